@@ -1,0 +1,308 @@
+"""What a run is made of: the things that become spans, and what is known of each.
+
+The tracker creates and changes them; whoever consumes its transitions may keep one value of its own on each
+(``handle``), for instance the span it made. Times are integer nanoseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from agui_otel.protocol.inputs import RunInput
+    from agui_otel.protocol.thread import SpanRef
+    from agui_otel.protocol.usage import Usage
+
+
+class Outcome(str, Enum):
+    """How a run, a subagent or a tool call ended (trace model: outcomes)."""
+
+    SUCCESS = "success"
+    SUSPENDED = "suspended"
+    INTERRUPT = "interrupt"
+    CANCELLED = "cancelled"
+    DISCONNECTED = "disconnected"
+    UNFINISHED = "unfinished"
+    ERROR = "error"
+    ABORTED = "aborted"
+    PENDING = "pending"
+    UNREPORTED = "unreported"
+
+
+class Failure(NamedTuple):
+    """Why something failed: a low-cardinality type, the message as it was sent, and where it was raised, if it was."""
+
+    type: str
+    message: str
+    stacktrace: str | None = None
+
+
+class Answer(NamedTuple):
+    """What an agent said last: its text up to the limit, and its real length in characters."""
+
+    text: str
+    chars: int
+
+
+class Entity:
+    """Anything that is opened, may be continued, and is closed exactly once."""
+
+    __slots__ = (
+        "announced", "continues", "ended_at", "failure", "handle", "id", "last_at", "links", "opened_at", "outcome",
+        "owner", "step", "unclosed",
+    )  # fmt: skip
+
+    def __init__(self, ident: str, owner: Agent | None, at: int) -> None:
+        self.id = ident
+        self.owner = owner
+        self.opened_at = at
+        self.last_at = at
+        self.ended_at: int | None = None
+        self.outcome: Outcome | None = None
+        self.failure: Failure | None = None
+        self.step: str | None = None
+        self.announced = True
+        self.unclosed = False
+        self.continues: SpanRef | None = None
+        self.links: list[Entity | SpanRef] = []
+        self.handle: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.ended_at is None
+
+
+class Streamed(Entity):
+    """An entity whose text arrives in deltas: counted and timed whole, kept up to a limit of characters."""
+
+    __slots__ = ("chars", "chunks", "first_chunk_at", "max_gap", "metadata", "parts", "room")
+
+    def __init__(self, ident: str, owner: Agent, at: int, room: int) -> None:
+        super().__init__(ident, owner, at)
+        self.chunks = 0
+        self.chars = 0
+        self.first_chunk_at: int | None = None
+        self.max_gap = 0
+        self.parts: list[str] = []
+        self.room = room
+        self.metadata: dict[str, Any] | None = None
+
+    def append(self, delta: str, at: int) -> None:
+        if self.first_chunk_at is None:
+            self.first_chunk_at = at
+        else:
+            gap = at - self.last_at
+            if gap > self.max_gap:
+                self.max_gap = gap
+        self.last_at = at
+        self.chunks += 1
+        self.chars += len(delta)
+        if self.room > 0:
+            self.parts.append(delta if len(delta) <= self.room else delta[: self.room])
+            self.room -= len(delta)
+
+    def forget(self) -> None:
+        """Give back the text: it has been told, and only counts matter from now on."""
+        self.parts = []
+        self.room = 0
+
+    @property
+    def text(self) -> str:
+        """The text so far, up to the limit; ``chars`` is its real length."""
+        if len(self.parts) > 1:
+            self.parts = ["".join(self.parts)]
+        return self.parts[0] if self.parts else ""
+
+
+class Message(Streamed):
+    """A text message."""
+
+    __slots__ = ("role",)
+
+    def __init__(self, ident: str, owner: Agent, at: int, room: int, role: str) -> None:
+        super().__init__(ident, owner, at, room)
+        self.role = role
+
+    def become_answer(self) -> None:
+        """What an assistant said last, so far, is its agent's answer."""
+        if self.chars and self.role == "assistant" and self.owner is not None:
+            self.owner.answer = Answer(self.text, self.chars)
+
+
+class Reasoning(Streamed):
+    """A reasoning span together with the reasoning messages of the same owner inside it."""
+
+    __slots__ = ("bracketed", "inside")
+
+    def __init__(self, ident: str, owner: Agent, at: int, room: int, *, bracketed: bool) -> None:
+        super().__init__(ident, owner, at, room)
+        self.bracketed = bracketed
+        self.inside = 0
+
+
+class ToolMessage(NamedTuple):
+    """What a tool message in a MESSAGES_SNAPSHOT says of a call that got no result event."""
+
+    at: int
+    content: Any
+    error: str | None
+
+
+class ToolCall(Streamed):
+    """A tool call; its streamed text is its arguments."""
+
+    __slots__ = (
+        "answer", "answered_by", "args_ended_at", "dispatched", "late_children", "name", "result",
+        "result_at",
+    )  # fmt: skip
+
+    def __init__(self, ident: str, owner: Agent, at: int, room: int, name: str | None) -> None:
+        super().__init__(ident, owner, at, room)
+        self.name = name
+        self.args_ended_at: int | None = None
+        self.result: Any = None
+        self.result_at: int | None = None
+        self.answer: ToolMessage | None = None
+        self.answered_by: tuple[str, str | None] | None = None
+        self.dispatched: list[Subagent] = []
+        self.late_children: list[Subagent] = []
+
+
+class Step:
+    """One step of an owner: many, short and without children, so it has no more than it needs."""
+
+    __slots__ = ("ended_at", "handle", "name", "opened_at", "owner", "unclosed")
+
+    def __init__(self, name: str, owner: Agent, at: int) -> None:
+        self.name = name
+        self.owner = owner
+        self.opened_at = at
+        self.ended_at: int | None = None
+        self.unclosed = False
+        self.handle: Any = None
+
+
+class StepFold:
+    """All closed steps of one (owner, name): how many, and nanoseconds in sum."""
+
+    __slots__ = ("count", "duration", "unclosed")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.duration = 0
+        self.unclosed = False
+
+
+class ActivityFold:
+    """All updates of one activity message."""
+
+    __slots__ = ("type", "updates")
+
+    def __init__(self, kind: str) -> None:
+        self.type = kind
+        self.updates = 0
+
+
+class Agent(Entity):
+    """The run's own agent, or one subagent invocation: who owns messages, tool calls, steps and subagents."""
+
+    __slots__ = (
+        "activities", "answer", "cause", "child_failed", "description", "encrypted", "events", "first_chunk_at", "name",
+        "parent", "parent_agent", "raws", "result", "state_paths", "state_updates", "step_folds", "steps", "timestamp",
+        "usage",
+    )  # fmt: skip
+
+    level = "run"
+
+    def __init__(self, ident: str, parent: Agent | ToolCall | None, at: int) -> None:
+        parent_agent = parent.owner if isinstance(parent, ToolCall) else parent
+        super().__init__(ident, None, at)
+        self.parent = parent
+        self.parent_agent: Agent | None = parent_agent
+        self.name: str | None = None
+        self.description: str | None = None
+        self.events = 0
+        self.first_chunk_at: int | None = None
+        self.answer: Answer | None = None
+        self.result: Any = None
+        self.timestamp: int | None = None
+        self.steps: dict[str, Step] = {}
+        self.step_folds: dict[tuple[str | None, str], StepFold] = {}
+        self.activities: dict[tuple[str | None, str], ActivityFold] = {}
+        self.raws = 0
+        self.encrypted = 0
+        self.state_updates = 0
+        self.state_paths: dict[str, None] = {}
+        self.usage: dict[tuple[str | None, str | None], Usage] = {}
+        self.child_failed = False
+        self.cause = "own"
+
+    @property
+    def tag(self) -> str | None:
+        """The ``subagentRunId`` of its events; None for the run's own agent."""
+        return self.id
+
+    def current_step(self) -> str | None:
+        """The name of the most recently started step that is open."""
+        return next(reversed(self.steps)) if self.steps else None
+
+    def is_ancestor_of(self, other: Agent) -> bool:
+        """Whether this agent is on the way from `other` (not counting itself) to the run."""
+        above = other.parent_agent
+        while above is not None:
+            if above is self:
+                return True
+            above = above.parent_agent
+        return False
+
+    def nearest_open(self) -> Agent:
+        """This agent while it is open, else its nearest open ancestor, at last the run."""
+        agent: Agent = self
+        while not agent.is_open and agent.parent_agent is not None:
+            agent = agent.parent_agent
+        return agent
+
+
+class Subagent(Agent):
+    """One invocation of a subagent."""
+
+    __slots__ = ("interrupt_ids", "parent_message_id", "parent_subagent_id", "parent_tool_call_id", "restarted")
+
+    level = "subagent"
+
+    def __init__(self, ident: str, parent: Agent | ToolCall, at: int) -> None:
+        super().__init__(ident, parent, at)
+        self.parent_tool_call_id: str | None = None
+        self.parent_subagent_id: str | None = None
+        self.parent_message_id: str | None = None
+        self.interrupt_ids: tuple[str, ...] = ()
+        self.restarted = False
+
+
+class Run(Agent):
+    """The run itself, which is also its own agent."""
+
+    __slots__ = (
+        "attribution", "implicit", "input", "input_run_id", "interrupts", "parent_run_id", "protocol_version",
+        "resumes", "started", "thread_id", "total_events", "violations",
+    )  # fmt: skip
+
+    def __init__(self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None) -> None:
+        super().__init__(run_id or "", None, at)
+        self.thread_id = thread_id
+        self.input = given
+        self.input_run_id: str | None = None
+        self.implicit = False
+        self.started = False
+        self.parent_run_id: str | None = None
+        self.protocol_version: str | None = None
+        self.attribution = "none"
+        self.violations = 0
+        self.total_events = 0
+        self.interrupts: list[str] = []
+        self.resumes: list[SpanRef] = []
+
+    @property
+    def tag(self) -> str | None:
+        return None

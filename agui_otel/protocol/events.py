@@ -1,0 +1,236 @@
+"""Events in their normal form: a plain dict with the keys of the wire.
+
+Two steps lead there. `parse` turns bytes into a JSON object, `read` turns that (or an event object of any
+`ag-ui-protocol` version) into an event whose required fields hold what AG-UI's event schema asks for. What
+cannot be an event raises `Malformed`; what is merely odd in an optional field is left out, with a note.
+Types outside the 31 pass as they are, because a newer producer is no broken one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache, lru_cache
+from typing import Any, NoReturn
+
+from pydantic_core import from_json, to_jsonable_python
+
+from agui_otel.protocol.shapes import EVENTS, Shape, ShapeError, json_type
+
+EVENT_TYPES: frozenset[str] = frozenset(EVENTS)
+"""The names of the 31 event types of AG-UI 1.0."""
+
+_ABSENT: Any = object()
+
+
+class Malformed(ValueError):  # noqa: N818  (named for what the event is)
+    """What was received is no event, or lacks what its type requires.
+
+    The message names the path, never a value: "messageId: missing (at $.messageId)".
+    """
+
+    def __init__(self, message: str, kind: str | None = None, event: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.type = kind
+        """The event's type, when that much could be read."""
+        self.event: dict[str, Any] = {} if event is None else event
+        """The fields that could be read."""
+
+
+class Unreadable:
+    """Stands for bytes that were no event, where an event is expected; `read` raises `Malformed` for it."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"Unreadable({self.reason!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unreadable) and self.reason == other.reason
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+
+def parse(data: bytes | str) -> dict[str, Any] | Unreadable:
+    """The JSON object that `data` (UTF-8) holds, or why there is none. Never raises.
+
+    Lone surrogates are accepted, as JavaScript does; NaN and Infinity are not, as JSON has none.
+    """
+    try:
+        value = from_json(data, allow_inf_nan=False)
+    except ValueError:
+        value = _parse_slowly(data)
+    if isinstance(value, (dict, Unreadable)):
+        return value
+    return Unreadable(f"not an object but {json_type(value)}")
+
+
+def _parse_slowly(data: bytes | str) -> Any:
+    try:
+        return json.loads(str(data, "utf-8") if not isinstance(data, str) else data, parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        return Unreadable(f"not UTF-8 (at byte {error.start})")
+    except json.JSONDecodeError as error:
+        return Unreadable(f"not JSON (at character {error.pos})")
+    except RecursionError:
+        return Unreadable("nested too deeply")
+    except ValueError:
+        return Unreadable("not JSON (a number that no JSON reader accepts)")
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def read(raw: object, notes: list[str]) -> dict[str, Any]:
+    """`raw` as an event in normal form; `notes` receives a sentence for each optional field left out.
+
+    `raw` is a dict in wire form, an object with attributes (snake_case as in `ag-ui-protocol`, or camelCase;
+    None is absent), or an `Unreadable`. It is never changed; a dict that is in order is returned itself. Null
+    in an optional field of a dict is kept. Raises `Malformed`, and nothing else.
+    """
+    if type(raw) is dict:
+        kind = raw.get("type")
+        if type(kind) is str:
+            shape = EVENTS.get(kind)
+            if shape is None:
+                return raw
+            strings = shape.strings
+            for key, value in raw.items():
+                if type(value) is not strings.get(key):
+                    break
+            else:
+                for key in shape.required_names:
+                    if key not in raw:
+                        break
+                else:
+                    return raw
+            return _checked(raw, kind, shape, notes)
+        return _read_unusual(raw, notes)
+    return _read_unusual(raw, notes) if isinstance(raw, dict) else _read_object(raw, notes)
+
+
+def _checked(event: dict[str, Any], kind: str, shape: Shape, notes: list[str]) -> dict[str, Any]:
+    try:
+        checked: dict[str, Any] = shape(event, None, notes)
+    except ShapeError as wrong:
+        raise Malformed(str(wrong), kind, event) from None
+    return checked
+
+
+def _read_unusual(raw: dict[Any, Any], notes: list[str]) -> dict[str, Any]:
+    """A dict whose `type` is no plain string, or a dict of a class of its own."""
+    try:
+        event = dict(raw)
+    except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
+        raise Malformed(f"event: cannot be read ({type(error).__name__})") from None
+    event["type"] = _type_name(event.get("type", _ABSENT), event)
+    return read(event, notes)
+
+
+def _type_name(kind: object, event: dict[str, Any]) -> str:
+    if isinstance(kind, Enum):
+        kind = kind.value
+    if isinstance(kind, str):
+        return str(kind)
+    reason = "missing" if kind is _ABSENT else f"expected a string, got {json_type(kind)}"
+    raise Malformed(f"type: {reason} (at $.type)", None, event)
+
+
+def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
+    if isinstance(raw, Unreadable):
+        raise Malformed(raw.reason)
+    if raw is None or isinstance(raw, (str, bytes, bytearray, int, float, list, tuple, set, frozenset)):
+        raise Malformed(f"event: expected an object, got {json_type(raw)}")
+    event: dict[str, Any] = {}
+    kind: str | None = None
+    try:
+        kind = _type_name(getattr(raw, "type", _ABSENT), event)
+        event["type"] = kind
+        shape = EVENTS.get(kind)
+        for name, value in _attributes(raw, shape):
+            if value is None and (shape is None or name not in shape.required):
+                continue
+            event[name] = _plain(value)
+    except Malformed:
+        raise
+    except RecursionError:
+        raise Malformed("event: nested too deeply", kind, event) from None
+    except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
+        raise Malformed(f"event: cannot be read ({type(error).__name__})", kind, event) from None
+    return event if shape is None else _checked(event, kind, shape, notes)
+
+
+def _attributes(raw: object, shape: Shape | None) -> Iterator[tuple[str, Any]]:
+    """The fields of an event object under their wire names: its shape's, and those beside them."""
+    known: frozenset[str] = frozenset()
+    if shape is not None:
+        known, names = _spellings(shape)
+        for wire, attribute in names:
+            value = getattr(raw, attribute, _ABSENT)
+            if value is _ABSENT and attribute != wire:
+                value = getattr(raw, wire, _ABSENT)
+            if value is not _ABSENT:
+                yield wire, value
+    else:
+        for attribute, value in getattr(raw, "__dict__", {}).items():
+            if not attribute.startswith("_") and attribute != "type":
+                yield _camel(attribute), value
+    for name, value in (getattr(raw, "__pydantic_extra__", None) or {}).items():
+        if name not in known:
+            yield name, value
+
+
+@cache
+def _spellings(shape: Shape) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+    """The wire names of a shape's fields with the attribute names that stand for them."""
+    names = (*shape.required, *shape.optional)
+    return frozenset((*names, "type")), tuple((name, _snake(name)) for name in names)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+@lru_cache(maxsize=1024)
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+def _plain(value: Any) -> Any:
+    """A copy of `value` in JSON terms, so that nothing the host changes later shows in the event."""
+    kind = type(value)
+    if kind is str or value is None or kind is int or kind is bool or kind is float:
+        return value
+    if isinstance(value, dict):
+        return {key if type(key) is str else _key(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    fields = getattr(kind, "__pydantic_fields__", None)
+    if fields is not None:
+        return _plain_model(value, fields)
+    return to_jsonable_python(value, by_alias=True, serialize_unknown=True)
+
+
+def _plain_model(model: Any, fields: dict[str, Any]) -> dict[str, Any]:
+    """A nested model under its wire names, without the optional fields that have no value."""
+    plain: dict[str, Any] = {}
+    for name, field in fields.items():
+        value = getattr(model, name)
+        if value is not None or field.is_required():
+            plain[field.serialization_alias or field.alias or name] = _plain(value)
+    for name, value in (getattr(model, "__pydantic_extra__", None) or {}).items():
+        plain[name] = _plain(value)
+    return plain
+
+
+def _key(key: object) -> str:
+    return str(key.value if isinstance(key, Enum) else key)

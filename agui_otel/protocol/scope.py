@@ -1,0 +1,104 @@
+"""The state of one run: who is who by id, what is open, and what is to be said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agui_otel.protocol.entities import Agent, Entity, Message, Reasoning, Run, Step, Subagent, ToolCall
+from agui_otel.protocol.state import StateLedger
+from agui_otel.protocol.transitions import Closed, InterruptRaised, Opened, Remark, Transition
+
+if TYPE_CHECKING:
+    from agui_otel.protocol.thread import OpenInterrupt, PendingToolCall, ThreadRecord
+    from agui_otel.protocol.usage import Usage
+
+ToolFailed = Callable[[str, Any], "bool | str"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How much the tracker keeps.
+
+    ``text_limit``: characters kept of each streamed text; 0 keeps none, counting goes on.
+    ``max_paths``: JSON Pointers named for one state update.
+    ``tool_failed``: called with a tool's name and its result; a true value makes the call an error, a string is its
+    ``error.type``. AG-UI has no error flag on results.
+    """
+
+    text_limit: int = 16384
+    max_paths: int = 64
+    tool_failed: ToolFailed | None = None
+
+
+class Scope:
+    """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over."""
+
+    def __init__(self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]) -> None:
+        self.run = run
+        self.options = options
+        self.record = record
+        self.out = out
+        self.subagents: dict[str, Subagent] = {}
+        self.strangers: dict[str, Subagent] = {}
+        self.tools: dict[str, ToolCall] = {}
+        self.open_args: dict[str, ToolCall] = {}
+        self.messages: dict[str, Message] = {}
+        self.message_owners: dict[str, Agent] = {}
+        self.reasoning: dict[str, Reasoning] = {}
+        self.reasoning_spans: dict[str, Reasoning] = {}
+        self.late: dict[str, list[Subagent]] = {}
+        self.reopening: set[str] = set()
+        self.answered: dict[str, OpenInterrupt] = {}
+        self.answered_calls: dict[str, PendingToolCall] = {}
+        self.continued_subagents: set[str] = set()
+        self.continued_calls: set[str] = set()
+        self.raised: dict[str, InterruptRaised] = {}
+        self.reported_usage: dict[tuple[str | None, str | None], Usage] = {}
+        self.terminal_at: int | None = None
+        self.custom_interrupts: list[str | None] = []
+        self.index = -1
+        self.type = ""
+        given = run.input
+        self.ledger = StateLedger(
+            given.state if given is not None and given.state is not None else {},
+            conflicts=_may_lose_an_update,
+            max_paths=options.max_paths,
+            keep_before=False,
+        )
+
+    def opened(self, entity: Entity | Step, at: int) -> None:
+        self.out.append(Opened(entity, at))
+
+    def close(self, entity: Entity | Step, at: int) -> None:
+        """End `entity`, whose outcome is decided, at `at` or, were that earlier, at its start."""
+        entity.ended_at = max(at, entity.opened_at)
+        self.out.append(Closed(entity, entity.ended_at))
+
+    def note(self, rule: str, message: str, at: int) -> None:
+        """Advice about the current event: never a violation."""
+        self.out.append(Remark(self.run, False, rule, message, self.index, self.type, at))
+
+    def agent_named(self, tag: str | None) -> Agent | None:
+        """The agent that `tag` names, if it is known; no tag names the run's own agent."""
+        return self.run if tag is None else self.subagents.get(tag)
+
+    def writer(self, tag: str | None) -> Agent:
+        """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only."""
+        known = self.agent_named(tag)
+        if known is not None:
+            return known
+        assert tag is not None
+        stranger = self.strangers.get(tag)
+        if stranger is None:
+            stranger = self.strangers[tag] = Subagent(tag, self.run, self.run.opened_at)
+            stranger.ended_at = self.run.opened_at
+        return stranger
+
+
+def _may_lose_an_update(previous: Any, writer: Any) -> bool:
+    """Whether a write by `writer` over one by `previous` is the lost update of concurrent agents (trace model: state)."""
+    if not isinstance(previous, Agent) or not isinstance(writer, Agent) or not previous.is_open:
+        return False
+    return not (previous.is_ancestor_of(writer) or writer.is_ancestor_of(previous))

@@ -1,0 +1,373 @@
+"""The state machine of a stream: an event in, transitions out.
+
+    parse/read -> Expander (chunk shorthand) -> Judge (the reference client's rules) -> a handler per event type
+
+A stream holds runs one after another. A run is open from RUN_STARTED, from its input if that is known earlier
+(`begin`), or from the first event that stands outside any run, which makes it *implicit*. Its terminal event decides its
+outcome; it is closed when the next run starts or the stream ends, because a RUN_ERROR may follow a RUN_FINISHED. What
+comes in between belongs to the run that ended.
+
+The tracker has no clock and does no I/O. It never raises on what a stream holds: what is wrong becomes a ``Remark``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agui_otel.protocol import lifecycle, lineage, marks, quirks, streaming, toolcalls
+from agui_otel.protocol.chunks import Expander, Refused
+from agui_otel.protocol.entities import Agent, Failure, Outcome, Streamed
+from agui_otel.protocol.events import EVENT_TYPES, Malformed, read
+from agui_otel.protocol.inputs import RunInput
+from agui_otel.protocol.interrupts import read_answers
+from agui_otel.protocol.rules import Judge
+from agui_otel.protocol.scope import Options, Scope
+from agui_otel.protocol.thread import ThreadRecord
+from agui_otel.protocol.transitions import Announced, Remark, Transition
+
+Event = dict[str, Any]
+Handler = Callable[[Scope, Event, int], Agent]
+Recall = Callable[[str], "ThreadRecord | None"]
+
+MAX_EARLY = 16
+"""Violations kept from before the first run; more are only counted."""
+
+_NOTHING: tuple[Transition, ...] = ()
+
+_HANDLERS: dict[str, Handler] = {
+    "TEXT_MESSAGE_START": streaming.text_start,
+    "TEXT_MESSAGE_CONTENT": streaming.text_content,
+    "TEXT_MESSAGE_END": streaming.text_end,
+    "REASONING_START": streaming.reasoning_start,
+    "REASONING_MESSAGE_START": streaming.reasoning_message_start,
+    "REASONING_MESSAGE_CONTENT": streaming.reasoning_content,
+    "REASONING_MESSAGE_END": streaming.reasoning_message_end,
+    "REASONING_END": streaming.reasoning_end,
+    "REASONING_ENCRYPTED_VALUE": marks.encrypted_value,
+    "TOOL_CALL_START": streaming.tool_start,
+    "TOOL_CALL_ARGS": streaming.tool_args,
+    "TOOL_CALL_END": streaming.tool_end,
+    "TOOL_CALL_RESULT": toolcalls.tool_result,
+    "MESSAGES_SNAPSHOT": toolcalls.messages_snapshot,
+    "STATE_SNAPSHOT": marks.state_snapshot,
+    "STATE_DELTA": marks.state_delta,
+    "ACTIVITY_SNAPSHOT": marks.activity,
+    "ACTIVITY_DELTA": marks.activity,
+    "RAW": marks.raw,
+    "CUSTOM": marks.custom,
+    "STEP_STARTED": marks.step_started,
+    "STEP_FINISHED": marks.step_finished,
+    "SUBAGENT_STARTED": lineage.subagent_started,
+    "SUBAGENT_FINISHED": lineage.subagent_finished,
+    "SUBAGENT_ERROR": lineage.subagent_error,
+    "RUN_FINISHED": lifecycle.run_finished,
+    "RUN_ERROR": lifecycle.run_error,
+}
+
+_LIFECYCLE = frozenset({"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR"})
+
+
+class _DeltaLane:
+    """One kind of delta, for the short cut of `Tracker.receive`: where its open entities and their owners stand."""
+
+    __slots__ = ("attribute", "count", "entities", "key", "open", "owners")
+
+    def __init__(self, key: str, attribute: str, opened: set[str], owners: dict[str, str | None]) -> None:
+        self.key = key
+        self.attribute = attribute
+        self.open = opened
+        self.owners = owners
+        self.entities: Mapping[str, Streamed] = {}
+        self.count = 0
+
+
+class Tracker:
+    """Follows one stream.
+
+    `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread; it is asked
+    once a run and must not block. `agent_name` names the run's own agent.
+    """
+
+    def __init__(
+        self,
+        options: Options = Options(),  # noqa: B008 (frozen)
+        *,
+        given: RunInput | None = None,
+        agent_name: str | None = None,
+        recall: Recall | None = None,
+    ) -> None:
+        self.options = options
+        self.agent_name = agent_name
+        self.scope: Scope | None = None
+        self.index = -1
+        self.last_event_ns = 0
+        self._given = given
+        self._recall = recall
+        self._counts: defaultdict[str, int] = defaultdict(int)
+        self._early: list[tuple[str, str, int, str, int]] = []
+        self._early_count = 0
+        self._expander = Expander()
+        self._judge = judge = Judge()
+        self._lanes = {
+            "TEXT_MESSAGE_CONTENT": _DeltaLane("messageId", "message_id", judge.open_messages, judge.message_owners),
+            "TOOL_CALL_ARGS": _DeltaLane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
+            "REASONING_MESSAGE_CONTENT": _DeltaLane(
+                "messageId", "message_id", judge.open_reasoning, judge.reasoning_owners
+            ),
+        }
+
+    def begin(self, at: int) -> Sequence[Transition]:
+        """Open the run that the input announces, before any event of it."""
+        out: list[Transition] = []
+        if self.scope is None and self._given is not None:
+            self._open_run(None, out, at)
+        return out
+
+    def receive(self, raw: object, at: int) -> Sequence[Transition]:
+        """Take the stream's next event: a dict in wire form, an event object, or an ``Unreadable``.
+
+        `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
+        """
+        self.index += 1
+        self.last_event_ns = at
+        if self._continue(raw, at):
+            return _NOTHING
+        out: list[Transition] = []
+        notes: list[str] = []
+        try:
+            event = read(raw, notes)
+        except Malformed as error:
+            self._malformed(error, out, at)
+            return out
+        kind = event["type"]
+        self._counts[kind] += 1
+        if kind in EVENT_TYPES:
+            self._judge_and_handle(event, kind, out, at)
+        else:
+            self._handle_unknown(event, out, at)
+        if notes and self.scope is not None:
+            for note in notes:
+                out.append(Remark(self.scope.run, False, "ill_typed_field", note, self.index, kind, at))
+        return out
+
+    def _continue(self, raw: Any, at: int) -> bool:
+        """The short cut for a plain delta of an entity that is open: count, time, append."""
+        try:
+            if raw.__class__ is dict:
+                lane = self._lanes.get(raw["type"])
+                if lane is None or len(raw) > 4:
+                    return False
+                ident, delta = raw[lane.key], raw["delta"]
+                tag = None if len(raw) == 3 else raw["subagentRunId"]
+            else:
+                lane = self._lanes.get(raw.type)
+                if lane is None:
+                    return False
+                fields = raw.__dict__
+                ident, delta, tag = fields[lane.attribute], fields["delta"], fields.get("subagent_run_id")
+                if fields.get("metadata") is not None:
+                    return False
+            entity = lane.entities.get(ident)
+            if (
+                entity is None
+                or delta.__class__ is not str
+                or not delta
+                or ident not in lane.open
+                or (tag is not None and lane.owners[ident] != tag)
+                or self._expander.pending
+            ):
+                return False
+        except (KeyError, AttributeError, TypeError):
+            return False
+        owner = entity.owner
+        assert owner is not None
+        if entity.first_chunk_at is None:
+            entity.first_chunk_at = at
+            if owner.first_chunk_at is None:
+                owner.first_chunk_at = at
+        else:
+            gap = at - entity.last_at
+            if gap > entity.max_gap:
+                entity.max_gap = gap
+        entity.last_at = at
+        entity.chunks += 1
+        size = len(delta)
+        entity.chars += size
+        if entity.room > 0:
+            entity.parts.append(delta if size <= entity.room else delta[: entity.room])
+            entity.room -= size
+        if owner.ended_at is not None:
+            owner = owner.nearest_open()
+        owner.events += 1
+        owner.last_at = at
+        lane.count += 1
+        return True
+
+    def take_counts(self) -> dict[str, int]:
+        """How many events of each type came since the last call."""
+        counts, self._counts = self._counts, defaultdict(int)
+        for kind, lane in self._lanes.items():
+            if lane.count:
+                counts[kind] += lane.count
+                lane.count = 0
+        return counts
+
+    def finish(self, outcome: Outcome, failure: Failure | None, at: int) -> Sequence[Transition]:
+        """The stream ended: `outcome` for a run that had no terminal event. Nothing may be received afterwards."""
+        out: list[Transition] = []
+        if self.scope is None and (self._given is not None or self._early_count):
+            self._implicit(out, at)
+        if self.scope is not None:
+            self.scope.out = out
+            lifecycle.end_stream(self.scope, outcome, failure, at)
+        return out
+
+    def note(self, rule: str, message: str, at: int) -> Sequence[Transition]:
+        """Advice about the event that is received next, from whoever feeds the tracker."""
+        if self.scope is None:
+            return _NOTHING
+        return [Remark(self.scope.run, False, rule, message, self.index + 1, "", at)]
+
+    def _judge_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
+        remarks: list[tuple[str, str]] = []
+        try:
+            parts = self._expander.expand(event)
+        except Refused as refused:
+            remarks.append((refused.rule, refused.message))
+            parts = refused.recovered
+        for part in parts:
+            breach = self._judge.judge(part)
+            if breach is not None:
+                remarks.append(breach)
+        starts = kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None)
+        if remarks and not starts:
+            self._violations(remarks, kind, out, at)
+        for part in parts:
+            self._handle(part, out, at)
+        if remarks and starts:
+            self._violations(remarks, kind, out, at)
+
+    def _handle_unknown(self, event: Event, out: list[Transition], at: int) -> None:
+        translated = quirks.translate(event)
+        if translated is not None and translated["type"] in _HANDLERS:
+            self._handle(translated, out, at)
+            return
+        scope = self.scope or self._implicit(out, at)
+        self._place(scope, event, out)
+        _count(marks.unknown(scope, event, at), scope, at)
+
+    def _handle(self, event: Event, out: list[Transition], at: int) -> None:
+        kind = event["type"]
+        if kind == "RUN_STARTED":
+            self._run_started(event, out, at)
+            return
+        scope = self.scope or self._implicit(out, at)
+        scope.out, scope.index, scope.type = out, self.index, kind
+        if "subagentId" in event:
+            event = quirks.translate(event) or event
+        run = scope.run
+        if "subagentRunId" in event and run.attribution != "lifecycle":
+            run.attribution = "lifecycle" if kind in _LIFECYCLE else "tags"
+        described = "metadata" in event and _entity_of(scope, event)
+        agent = _HANDLERS[kind](scope, event, at)
+        if agent.ended_at is not None:
+            agent = agent.nearest_open()
+        agent.events += 1
+        agent.last_at = run.last_at = at
+        if "metadata" in event:
+            streaming.merge_metadata(described or _entity_of(scope, event), event, agent)
+
+    def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
+        scope.out, scope.index, scope.type = out, self.index, event["type"]
+
+    def _run_started(self, event: Event, out: list[Transition], at: int) -> None:
+        scope = self.scope
+        if scope is not None and not scope.run.started and not scope.run.implicit and scope.run.outcome is None:
+            self._place(scope, event, out)
+            lifecycle.announce_run(scope, event, at)
+            out.append(Announced(scope.run, at))
+        else:
+            if scope is not None:
+                self._close_run(scope, out, at)
+            scope = self._open_run(event, out, at)
+        _count(scope.run, scope, at)
+
+    def _close_run(self, scope: Scope, out: list[Transition], at: int) -> None:
+        scope.out = out
+        if scope.run.outcome is None:
+            lifecycle.end_stream(scope, Outcome.UNFINISHED, None, at)
+        else:
+            lifecycle.close_run(scope)
+
+    def _implicit(self, out: list[Transition], at: int) -> Scope:
+        """An event outside any run: the run it belongs to is not announced."""
+        scope = self.scope or self._open_run(None, out, at)
+        scope.run.implicit = True
+        return scope
+
+    def _open_run(self, event: Event | None, out: list[Transition], at: int) -> Scope:
+        """Begin a run, from its RUN_STARTED `event` or without one. The stream's input belongs to the first."""
+        given, self._given = self._given, None
+        thread_id = given.thread_id if given is not None else None
+        if thread_id is None and event is not None:
+            thread_id = event["threadId"]
+        run_id = given.run_id if given is not None else None
+        run = lifecycle.new_run(run_id, thread_id, self.agent_name, at, given)
+        record = self._recall(thread_id) if self._recall is not None and thread_id is not None else None
+        scope = self.scope = Scope(run, self.options, record, out)
+        self._lanes["TEXT_MESSAGE_CONTENT"].entities = scope.messages
+        self._lanes["TOOL_CALL_ARGS"].entities = scope.open_args
+        self._lanes["REASONING_MESSAGE_CONTENT"].entities = scope.reasoning
+        scope.opened(run, at)
+        if event is not None:
+            self._place(scope, event, out)
+            lifecycle.announce_run(scope, event, at)
+        for rule, message, index, kind, when in self._early:
+            out.append(Remark(run, True, rule, message, index, kind, when))
+        run.violations += self._early_count
+        self._early, self._early_count = [], 0
+        read_answers(scope, at)
+        return scope
+
+    def _malformed(self, error: Malformed, out: list[Transition], at: int) -> None:
+        """No event, or one that lacks what it needs: said, and used as far as a quirk or the end of a run allows."""
+        kind = error.type or ""
+        if self.scope is None:
+            self._early_count += 1
+            if len(self._early) < MAX_EARLY:
+                self._early.append(("malformed_event", str(error), self.index, kind, at))
+        else:
+            self._violations([("malformed_event", str(error))], kind, out, at)
+        translated = quirks.translate(error.event) if kind else None
+        if translated is not None:
+            try:
+                self._handle(read(translated, []), out, at)
+            except Malformed:
+                return
+        elif kind in ("RUN_FINISHED", "RUN_ERROR"):
+            self._handle(error.event, out, at)
+
+    def _violations(self, remarks: list[tuple[str, str]], kind: str, out: list[Transition], at: int) -> None:
+        scope = self.scope or self._implicit(out, at)
+        scope.run.violations += len(remarks)
+        out.extend(Remark(scope.run, True, rule, message, self.index, kind, at) for rule, message in remarks)
+
+
+def _count(agent: Agent, scope: Scope, at: int) -> None:
+    """Count an event for the agent whose it was, or for its nearest ancestor that is still open."""
+    agent = agent if agent.ended_at is None else agent.nearest_open()
+    agent.events += 1
+    agent.last_at = at
+    scope.run.last_at = at
+
+
+def _entity_of(scope: Scope, event: Event) -> Streamed | None:
+    """The open message, reasoning or tool call that an event's metadata describes."""
+    kind = event["type"]
+    if kind.startswith("TEXT_"):
+        return scope.messages.get(event["messageId"])
+    if kind.startswith("REASONING_MESSAGE"):
+        return scope.reasoning.get(event["messageId"])
+    return None
