@@ -1,0 +1,42 @@
+"""The harmlessness boundary: an error of the observer is counted and logged once, and never reaches the host."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from agui_otel.tracing.metrics import Instruments
+
+_logger = logging.getLogger("agui_otel")
+_lock = threading.Lock()
+_told: set[tuple[str, str]] = set()
+
+
+class Boundary:
+    """Takes the errors of one session. Logs carry the place and the error's class: no content.
+
+    ``strict`` raises them instead: for this package's own tests.
+    """
+
+    strict = False
+
+    def __init__(self, metrics: Instruments) -> None:
+        self._metrics = metrics
+
+    def swallow(self, where: str, error: Exception) -> None:
+        """Count `error`, and log the first of its kind in this process."""
+        if Boundary.strict:
+            raise error
+        self._metrics.observer_error(where)
+        kind = (where, type(error).__name__)
+        with _lock:
+            first = kind not in _told and len(_told) < 1000
+            if first:
+                _told.add(kind)
+        if first:
+            _logger.warning(
+                "agui-otel: %s failed with %s; the stream is not affected, its trace may be incomplete. "
+                "Further errors of this kind are only counted (agui.observer.errors).",
+                *kind,
+                exc_info=_logger.isEnabledFor(logging.DEBUG),
+            )

@@ -1,0 +1,276 @@
+"""Transitions to span events: who wrote state, who waits for a human, what was wrong, under caps that keep what matters.
+
+Each kind of event has a cap a span, and all together stay under what the SDK keeps, which evicts the oldest. What is
+over a cap is folded (state) or counted (the rest), never lost in silence (trace model: state, other span events).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from opentelemetry.trace import Link
+
+from agui_otel.config import Settings
+from agui_otel.protocol import transitions as t
+from agui_otel.protocol.entities import Agent, Run, Subagent
+from agui_otel.protocol.state import StateWrite
+from agui_otel.protocol.thread import OpenInterrupt, SpanRef
+from agui_otel.tracing import semconv as s
+from agui_otel.tracing.content import Content, clean
+from agui_otel.tracing.decisions import DECISIONS, read_decision
+from agui_otel.tracing.handles import AgentHandle, Attributes, StateFold
+from agui_otel.tracing.links import remote_context
+from agui_otel.tracing.metrics import Instruments
+
+MAX_OVERWRITES = 16
+MAX_SNAPSHOTS = 8
+MAX_FOLDS = 16
+"""Producers whose state updates beyond the cap are told apart."""
+
+
+class SpanEvents:
+    """Writes span events on agents' spans."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        content: Content,
+        metrics: Instruments,
+        decide: Callable[[Mapping[str, Any]], str | None] | None,
+    ) -> None:
+        self._settings = settings
+        self._content = content
+        self._metrics = metrics
+        self._decide = decide
+
+    def _add(self, agent: Agent, kind: str, cap: int | None, name: str, attributes: Attributes, at: int) -> bool:
+        handle: AgentHandle = agent.handle
+        if not handle.may_add(kind, cap):
+            return False
+        handle.span.add_event(name, attributes, at)
+        return True
+
+    # state
+
+    def state(self, written: t.StateWritten) -> None:
+        """One state update, on the run, with its producer; and the overwrites it made."""
+        run, writer, kind, write, at = written
+        attributes: Attributes = {s.STATE_SEQ: write.seq, s.STATE_OP_COUNT: write.op_count}
+        self._who(writer, attributes)
+        attributes[s.STATE_PATHS] = self.paths(write.paths)
+        if write.paths_omitted:
+            attributes[s.STATE_PATHS_OMITTED] = write.paths_omitted
+        if not self._add(run, "state", self._settings.max_state_events, s.EVENT_STATE[kind], attributes, at):
+            self._fold(run, writer, write)
+        for overwrite in write.overwrites:
+            told: Attributes = {s.STATE_SEQ: write.seq, s.STATE_PATH: self._content.state_path(overwrite.path)}
+            self._who(writer, told)
+            previous = overwrite.previous
+            if isinstance(previous, Agent) and previous.tag is not None:
+                told[s.STATE_PREVIOUS_RUN_ID] = clean(previous.tag)
+                if previous.name is not None:
+                    told[s.STATE_PREVIOUS_NAME] = clean(previous.name)
+            self._add(run, "overwrites", MAX_OVERWRITES, s.EVENT_STATE_OVERWRITE, told, at)
+
+    def paths(self, paths: Iterable[str]) -> list[str]:
+        """The paths as they may be seen, each once."""
+        return list(dict.fromkeys(map(self._content.state_path, paths)))
+
+    def _who(self, writer: Agent, attributes: Attributes) -> None:
+        if writer.tag is not None:
+            attributes[s.SUBAGENT_RUN_ID] = clean(writer.tag)
+            if writer.name is not None:
+                attributes[s.SUBAGENT_NAME] = clean(writer.name)
+
+    def _fold(self, run: Run, writer: Agent, write: StateWrite) -> None:
+        folds: dict[str | None, StateFold] = run.handle.folds
+        tag = writer.tag
+        if tag not in folds:
+            if len(folds) >= MAX_FOLDS:
+                return
+            folds[tag] = StateFold(writer.name, write.seq)
+        fold = folds[tag]
+        fold.count += 1
+        fold.last_seq = write.seq
+        for path in write.paths:
+            if path not in fold.paths:
+                if len(fold.paths) < self._settings.max_paths:
+                    fold.paths[path] = None
+                else:
+                    fold.omitted += 1
+
+    def folded_state(self, run: Agent) -> None:
+        """At the run's end: the updates beyond the cap, one event a producer."""
+        assert run.ended_at is not None
+        handle: AgentHandle = run.handle
+        handle.omitted.pop("state", None)
+        for tag, fold in handle.folds.items():
+            attributes: Attributes = {
+                s.STATE_COUNT: fold.count,
+                s.STATE_FIRST_SEQ: fold.first_seq,
+                s.STATE_LAST_SEQ: fold.last_seq,
+                s.STATE_PATHS: self.paths(fold.paths),
+            }
+            if fold.omitted:
+                attributes[s.STATE_PATHS_OMITTED] = fold.omitted
+            if tag is not None:
+                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+                if fold.name is not None:
+                    attributes[s.SUBAGENT_NAME] = clean(fold.name)
+            self._add(run, "folded", None, s.EVENT_STATE_FOLDED, attributes, run.ended_at)
+
+    # steps, activities and the rest
+
+    def folded_steps(self, agent: Agent) -> None:
+        """At an agent's end: its steps, one event a name."""
+        if self._settings.steps != "events":
+            return
+        assert agent.ended_at is not None
+        for (tag, name), fold in agent.step_folds.items():
+            attributes: Attributes = {
+                s.STEP_NAME: clean(name),
+                s.STEP_COUNT: fold.count,
+                s.STEP_DURATION: fold.duration / 1e9,
+            }
+            if tag is not None:
+                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+            if fold.unclosed:
+                attributes[s.UNCLOSED] = True
+            self._add(agent, "steps", self._settings.max_step_events, s.EVENT_STEP, attributes, agent.ended_at)
+
+    def activities(self, agent: Agent) -> None:
+        """At an agent's end: its activities, one event each."""
+        assert agent.ended_at is not None
+        for (tag, ident), fold in agent.activities.items():
+            attributes: Attributes = {s.ACTIVITY_TYPE: clean(fold.type), s.MESSAGE_ID: clean(ident)}
+            attributes[s.ACTIVITY_UPDATES] = fold.updates
+            if tag is not None:
+                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+            cap = self._settings.max_activity_events
+            self._add(agent, "activities", cap, s.EVENT_ACTIVITY, attributes, agent.ended_at)
+
+    def custom(self, custom: t.Custom) -> None:
+        """A CUSTOM event, on its owner."""
+        attributes: Attributes = {s.CUSTOM_NAME: clean(custom.name)}
+        self._content.output(s.CUSTOM_VALUE, custom.value, attributes)
+        if custom.owner is not None and custom.owner != custom.target.tag:
+            attributes[s.SUBAGENT_RUN_ID] = clean(custom.owner)
+        cap = self._settings.max_custom_events
+        self._add(custom.target, "custom", cap, s.EVENT_CUSTOM, attributes, custom.at)
+
+    def unknown(self, unknown: t.UnknownEvent) -> None:
+        """An event of an unknown type, on its owner."""
+        attributes: Attributes = {s.EVENT_TYPE: clean(unknown.type)}
+        if unknown.owner is not None and unknown.owner != unknown.target.tag:
+            attributes[s.SUBAGENT_RUN_ID] = clean(unknown.owner)
+        cap = self._settings.max_custom_events
+        self._add(unknown.target, "unknown", cap, s.EVENT_UNKNOWN, attributes, unknown.at)
+
+    def messages(self, restated: t.MessagesRestated) -> None:
+        """A MESSAGES_SNAPSHOT, on the run: how many messages, and how many of each subagent."""
+        attributes: Attributes = {s.MESSAGES_COUNT: restated.count}
+        owners = {tag: count for tag, count in restated.by_owner.items() if tag is not None}
+        if owners:
+            shown = list(owners.items())[: self._settings.max_paths]
+            attributes[s.MESSAGES_OWNERS] = [clean(tag) for tag, _ in shown]
+            attributes[s.MESSAGES_OWNER_COUNTS] = [count for _, count in shown]
+        self._add(restated.run, "snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at)
+
+    def remark(self, remark: t.Remark) -> None:
+        """A violation or a note, on the run."""
+        attributes: Attributes = {s.RULE: remark.rule, s.EVENT_INDEX: remark.index, s.EVENT_TYPE: clean(remark.type)}
+        self._content.output(s.MESSAGE, remark.message, attributes)
+        name = s.EVENT_NOTE
+        if remark.violation:
+            name = s.EVENT_VIOLATION
+            self._metrics.violation(remark.rule, context=remark.run.handle.context)
+        self._add(remark.run, "notes", self._settings.max_note_events, name, attributes, remark.at)
+
+    # suspension and resumption
+
+    def suspended(self, suspended: t.Suspended) -> None:
+        """A subagent waits; without ids of its own, because a descendant does."""
+        attributes: Attributes = {}
+        if suspended.subagent.interrupt_ids:
+            attributes[s.INTERRUPT_IDS] = [clean(ident) for ident in suspended.subagent.interrupt_ids]
+        self._add(suspended.subagent, "suspended", None, s.EVENT_SUSPENDED, attributes, suspended.at)
+
+    def resumed(self, subagent: Subagent, at: int) -> None:
+        """A suspended subagent starts again under its id."""
+        ref = subagent.continues
+        assert ref is not None
+        attributes: Attributes = {
+            s.CONTINUES_TRACE_ID: ref.trace_id,
+            s.CONTINUES_SPAN_ID: ref.span_id,
+            s.CONTINUES_RUN_ID: clean(ref.run_id),
+        }
+        self._add(subagent, "resumed", None, s.EVENT_RESUMED, attributes, at)
+
+    def interrupt(self, raised: t.InterruptRaised) -> None:
+        """What the run waits for, one event each."""
+        attributes: Attributes = {s.INTERRUPT_ID: clean(raised.id), s.INTERRUPT_REASON: clean(raised.reason)}
+        if raised.message is not None:
+            self._content.output(s.INTERRUPT_MESSAGE, raised.message, attributes)
+        if raised.tool_call_id is not None:
+            attributes[s.INTERRUPT_TOOL_CALL_ID] = clean(raised.tool_call_id)
+        if raised.expires_at is not None:
+            attributes[s.INTERRUPT_EXPIRES_AT] = clean(raised.expires_at)
+        if raised.owner is not None:
+            attributes[s.SUBAGENT_RUN_ID] = clean(raised.owner)
+        self._add(raised.run, "interrupts", None, s.EVENT_INTERRUPT, attributes, raised.at)
+
+    def interrupt_answered(self, answered: t.InterruptAnswered) -> None:
+        """An answer: how long it was waited for, what was decided, and links to where it was asked."""
+        run, ident, record, status, entry, at = answered
+        attributes: Attributes = {s.INTERRUPT_ID: clean(ident)}
+        decision = self._decision(entry, record, at)
+        attributes[s.INTERRUPT_DECISION] = decision
+        if record is not None:
+            wait = max(0.0, at / 1e9 - record.since)
+            attributes[s.INTERRUPT_WAIT] = wait
+            attributes[s.INTERRUPT_REASON] = clean(record.reason)
+            if record.owner is not None:
+                attributes[s.SUBAGENT_RUN_ID] = clean(record.owner)
+            if not record.answered:
+                self._metrics.interrupt_answered(record.reason, decision, wait, context=run.handle.context)
+            if record.span is not None:
+                self._link(run, record.span)
+        self._add(run, "answers", None, s.EVENT_INTERRUPT_ANSWERED[status], attributes, at)
+
+    def resumes(self, resumes: t.Resumes) -> None:
+        """Which runs this one answers, as links and as attributes: Phoenix keeps no links."""
+        run = resumes.run
+        for ref in resumes.new:
+            self._link(run, ref)
+        run.handle.span.set_attributes(
+            {
+                s.RESUMES_TRACE_ID: [ref.trace_id for ref in run.resumes],
+                s.RESUMES_SPAN_ID: [ref.span_id for ref in run.resumes],
+                s.RESUMES_RUN_ID: [clean(ref.run_id) for ref in run.resumes],
+            }
+        )
+
+    def _link(self, run: Run, ref: SpanRef) -> None:
+        link = Link(remote_context(ref))
+        run.handle.span.add_link(link.context, link.attributes)
+
+    def _decision(self, entry: Mapping[str, Any], record: OpenInterrupt | None, at: int) -> str:
+        expiry = record.expiry if record is not None else None
+        if expiry is not None and expiry < at / 1e9:
+            return "expired"
+        if self._decide is None:
+            return read_decision(entry)
+        found = self._decide(entry)
+        return found if found in DECISIONS else "unknown"
+
+    def tool_call_answered(self, answered: t.ToolCallAnswered) -> None:
+        """The answer to a call that an earlier run left pending: the wait, and a link to the call."""
+        run, record, at = answered
+        attributes: Attributes = {
+            s.GEN_AI_TOOL_CALL_ID: clean(record.id),
+            s.GEN_AI_TOOL_NAME: clean(record.name),
+            s.TOOL_CALL_WAIT: max(0.0, at / 1e9 - record.since),
+        }
+        self._link(run, record.span)
+        self._add(run, "answers", None, s.EVENT_TOOL_CALL_ANSWERED, attributes, at)
