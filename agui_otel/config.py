@@ -101,21 +101,11 @@ class Settings(BaseModel):
         ge=1,
         description="Agent names, tool names and error types that metrics tell apart; more are `other`.",
     )
-    max_state_events: Events = Field(
-        default=64, description="State updates recorded as span events of one span."
-    )
-    max_step_events: Events = Field(
-        default=32, description="Folded steps recorded as span events of one span."
-    )
-    max_custom_events: Events = Field(
-        default=16, description="CUSTOM events recorded as span events of one span."
-    )
-    max_note_events: Events = Field(
-        default=16, description="Notes and violations, together, recorded on one span."
-    )
-    max_activity_events: Events = Field(
-        default=16, description="Activities recorded as span events of one span."
-    )
+    max_state_events: Events = Field(default=64, description="State updates recorded as span events of one span.")
+    max_step_events: Events = Field(default=32, description="Folded steps recorded as span events of one span.")
+    max_custom_events: Events = Field(default=16, description="CUSTOM events recorded as span events of one span.")
+    max_note_events: Events = Field(default=16, description="Notes and violations, together, recorded on one span.")
+    max_activity_events: Events = Field(default=16, description="Activities recorded as span events of one span.")
     max_paths: int = Field(default=64, ge=1, description="State paths named on one span or span event.")
     max_event_bytes: int = Field(
         default=10 * 1024 * 1024,
@@ -192,9 +182,7 @@ def variable(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     return environ.get(name, "").strip() or None
 
 
-def _from_environment(
-    environ: Mapping[str, str], without: Mapping[str, object]
-) -> dict[str, tuple[str, Any]]:
+def _from_environment(environ: Mapping[str, str], without: Mapping[str, object]) -> dict[str, tuple[str, Any]]:
     """Option -> (variable, value that the option's type accepts), for what is set and is no argument."""
     found: dict[str, tuple[str, Any]] = {}
     for option, names in ENVIRONMENT.items():

@@ -83,7 +83,7 @@ def start(
             outer.adopt(agent_name, attributes, given)
             return None
         return Session(how, context, given=given, agent_name=agent_name, attributes=attributes)
-    except Exception as error:  # noqa: BLE001 - the boundary: the host's stream goes on unobserved
+    except Exception as error:
         if Boundary.strict:
             raise
         _logger.warning("agui-otel cannot observe a stream: %s", type(error).__name__)

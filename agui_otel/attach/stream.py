@@ -50,7 +50,7 @@ def trace_events(
 def trace_events(
     events: AsyncIterable[Event] | Iterable[Event],
     *,
-    input: Any = None,
+    input: Any = None,  # noqa: A002 (AG-UI's word)
     agent_name: str | None = None,
     attributes: Attributes | None = None,
     config: Settings | None = None,
@@ -120,7 +120,11 @@ class _Surroundings:
 
 
 async def _trace_async(
-    events: AsyncIterable[Event], how: Observer, given: Any, agent_name: str | None, attributes: Attributes | None
+    events: AsyncIterable[Event],
+    how: Observer,
+    given: Any,
+    agent_name: str | None,
+    attributes: Attributes | None,
 ) -> AsyncGenerator[Event, None]:
     source = events.__aiter__()
     session = start(how, get_current(), given, agent_name, attributes)
@@ -202,7 +206,7 @@ class TracingSubscriber:
     def __init__(
         self,
         *,
-        input: Any = None,
+        input: Any = None,  # noqa: A002 (AG-UI's word)
         agent_name: str | None = None,
         attributes: Attributes | None = None,
         config: Settings | None = None,

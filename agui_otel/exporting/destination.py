@@ -174,9 +174,7 @@ def _protocol(source: str, value: str | None) -> Protocol | None:
 
 def _protocol_of_port(endpoint: str | None) -> Protocol:
     """What nothing states: gRPC at its registered port, where no receiver speaks HTTP; else HTTP."""
-    return (
-        "grpc" if endpoint is not None and endpoint.rstrip("/").endswith(f":{GRPC_PORT}") else "http/protobuf"
-    )
+    return "grpc" if endpoint is not None and endpoint.rstrip("/").endswith(f":{GRPC_PORT}") else "http/protobuf"
 
 
 def _is_exported(environ: Mapping[str, str], name: str) -> bool:

@@ -111,6 +111,4 @@ def _require_grpc() -> None:
     try:
         import opentelemetry.exporter.otlp.proto.grpc  # noqa: F401
     except ImportError:
-        raise ConfigurationError(
-            "protocol 'grpc' needs the gRPC exporter: pip install 'agui-otel[grpc]'"
-        ) from None
+        raise ConfigurationError("protocol 'grpc' needs the gRPC exporter: pip install 'agui-otel[grpc]'") from None

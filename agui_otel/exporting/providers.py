@@ -60,9 +60,7 @@ def setup(
     """
     settings = config if config is not None else Settings()
     if settings.disabled:
-        return Handle(
-            trace_api.NoOpTracerProvider(), metrics_api.NoOpMeterProvider(), exit_timeout=exit_timeout
-        )
+        return Handle(trace_api.NoOpTracerProvider(), metrics_api.NoOpMeterProvider(), exit_timeout=exit_timeout)
     plan = resolve(
         os.environ,
         phoenix=phoenix,

@@ -70,6 +70,7 @@ class Entity:
 
     @property
     def is_open(self) -> bool:
+        """Whether it has not ended yet."""
         return self.ended_at is None
 
 
@@ -77,6 +78,8 @@ class Streamed(Entity):
     """An entity whose text arrives in deltas: counted and timed whole, kept up to a limit of characters."""
 
     __slots__ = ("chars", "chunks", "first_chunk_at", "max_gap", "metadata", "parts", "room")
+
+    owner: Agent
 
     def __init__(self, ident: str, owner: Agent, at: int, room: int) -> None:
         super().__init__(ident, owner, at)
@@ -89,6 +92,7 @@ class Streamed(Entity):
         self.metadata: dict[str, Any] | None = None
 
     def append(self, delta: str, at: int) -> None:
+        """Take the next delta, received at `at`."""
         if self.first_chunk_at is None:
             self.first_chunk_at = at
         else:
@@ -126,7 +130,7 @@ class Message(Streamed):
 
     def become_answer(self) -> None:
         """What an assistant said last, so far, is its agent's answer."""
-        if self.chars and self.role == "assistant" and self.owner is not None:
+        if self.chars and self.role == "assistant":
             self.owner.answer = Answer(self.text, self.chars)
 
 
@@ -267,7 +271,13 @@ class Agent(Entity):
 class Subagent(Agent):
     """One invocation of a subagent."""
 
-    __slots__ = ("interrupt_ids", "parent_message_id", "parent_subagent_id", "parent_tool_call_id", "restarted")
+    __slots__ = (
+        "interrupt_ids",
+        "parent_message_id",
+        "parent_subagent_id",
+        "parent_tool_call_id",
+        "restarted",
+    )
 
     level = "subagent"
 
@@ -288,7 +298,9 @@ class Run(Agent):
         "resumes", "started", "thread_id", "total_events", "violations",
     )  # fmt: skip
 
-    def __init__(self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None) -> None:
+    def __init__(
+        self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None
+    ) -> None:
         super().__init__(run_id or "", None, at)
         self.thread_id = thread_id
         self.input = given
@@ -305,4 +317,5 @@ class Run(Agent):
 
     @property
     def tag(self) -> str | None:
+        """None: the events of the run's own agent have no tag."""
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agui_otel.protocol import quirks
-from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent, ToolCall
+from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent
 from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.thread import (
     OpenInterrupt,
@@ -41,7 +41,9 @@ def read_answers(scope: Scope, at: int) -> None:
     if scope.run.resumes:
         scope.out.append(Resumes(scope.run, tuple(scope.run.resumes)))
     for message in given.messages:
-        pending = record.tool_calls.get(message.get("toolCallId", "")) if message.get("role") == "tool" else None
+        pending = (
+            record.tool_calls.get(message.get("toolCallId", "")) if message.get("role") == "tool" else None
+        )
         if pending is not None and pending.id not in scope.answered_calls:
             scope.answered_calls[pending.id] = pending
             scope.out.append(ToolCallAnswered(scope.run, pending, at))
@@ -128,10 +130,14 @@ def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -
     """
     run = scope.run
     assert run.thread_id is not None
-    answered = {"answered_interrupts": frozenset(scope.answered), "answered_tool_calls": frozenset(scope.answered_calls)}
     seconds = at / 1e9
     if run.outcome not in (Outcome.SUCCESS, Outcome.INTERRUPT):
-        return ThreadChange(thread_id=run.thread_id, at=seconds, **answered)
+        return ThreadChange(
+            thread_id=run.thread_id,
+            at=seconds,
+            answered_interrupts=frozenset(scope.answered),
+            answered_tool_calls=frozenset(scope.answered_calls),
+        )
     suspended = [s for s in scope.subagents.values() if s.outcome is Outcome.SUSPENDED]
     return ThreadChange(
         thread_id=run.thread_id,
@@ -182,9 +188,5 @@ def _pending_calls(scope: Scope, run: Run, at: int, ref_of: RefOf) -> Iterator[P
         outcome, end = (tool.outcome, tool.ended_at) if not tool.is_open else decide(tool, run.outcome, at)
         if outcome is Outcome.PENDING and end is not None:
             yield PendingToolCall(
-                id=tool.id, name=tool.name or "", owner=_tag(tool), span=ref_of(tool), since=end / 1e9
+                id=tool.id, name=tool.name or "", owner=tool.owner.tag, span=ref_of(tool), since=end / 1e9
             )
-
-
-def _tag(tool: ToolCall) -> str | None:
-    return tool.owner.tag if tool.owner is not None else None

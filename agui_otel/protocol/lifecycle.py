@@ -75,12 +75,15 @@ def run_error(scope: Scope, event: Event, at: int) -> Agent:
     if run.outcome is Outcome.ERROR:
         return run
     code, message = event.get("code"), event.get("message")
-    fail_run(scope, Failure(code if isinstance(code, str) and code else "agui.run_error", _text(message) or ""))
+    fail_run(
+        scope, Failure(code if isinstance(code, str) and code else "agui.run_error", _text(message) or "")
+    )
     _ended(scope, event, at)
     return run
 
 
 def fail_run(scope: Scope, failure: Failure) -> None:
+    """The run failed; its cause is a subagent's failure where nothing came after that."""
     run = scope.run
     run.outcome, run.failure = Outcome.ERROR, failure
     run.cause = "subagent" if run.child_failed else "own"
@@ -111,8 +114,12 @@ def end_stream(scope: Scope, outcome: Outcome, failure: Failure | None, at: int)
 def close_run(scope: Scope) -> None:
     """Close everything that is open, children before parents, and the run last."""
     run, at = scope.run, scope.terminal_at
-    assert run.outcome is not None and at is not None
-    for entity in (*scope.messages.values(), *dict.fromkeys((*scope.reasoning.values(), *scope.reasoning_spans.values()))):
+    assert run.outcome is not None
+    assert at is not None
+    for entity in (
+        *scope.messages.values(),
+        *dict.fromkeys((*scope.reasoning.values(), *scope.reasoning_spans.values())),
+    ):
         entity.unclosed = True
         close_streamed(scope, entity, entity.last_at)
     open_subagents = [s for s in scope.subagents.values() if s.is_open]
@@ -152,6 +159,7 @@ def _report_usage(scope: Scope, at: int) -> None:
 
 
 def new_run(run_id: str | None, thread_id: str | None, name: str | None, at: int, given: Any) -> Run:
+    """A run that begins now, as far as its input, if there is one, tells of it."""
     run = Run(run_id, thread_id, at, given)
     run.name = name
     if given is not None:

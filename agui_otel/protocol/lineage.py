@@ -15,6 +15,8 @@ from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.transitions import Announced, InterruptAnswered, Linked, Resumes, Suspended
 
 Event = dict[str, Any]
+Named = tuple[str | None, str | None, str | None]
+"""What SUBAGENT_STARTED names as parents: a tool call, a subagent, a message."""
 
 
 def opener(scope: Scope, tag: str | None, at: int) -> Agent:
@@ -119,7 +121,11 @@ def _name_parents(subagent: Subagent, tool_call: str | None, above: str | None, 
 
 def subagent_started(scope: Scope, event: Event, at: int) -> Agent:
     ident = event["subagentRunId"]
-    named = (event.get("parentToolCallId"), event.get("parentSubagentRunId"), event.get("parentMessageId"))
+    named: Named = (
+        event.get("parentToolCallId"),
+        event.get("parentSubagentRunId"),
+        event.get("parentMessageId"),
+    )
     known = scope.subagents.get(ident) or _remembered(scope, ident, named, at)
     if known is None:
         parents = _named_parents(scope, ident, *named, at)
@@ -139,7 +145,7 @@ def subagent_started(scope: Scope, event: Event, at: int) -> Agent:
     return known
 
 
-def _remembered(scope: Scope, ident: str, named: tuple[str | None, ...], at: int) -> Subagent | None:
+def _remembered(scope: Scope, ident: str, named: Named, at: int) -> Subagent | None:
     """A suspended subagent starts again under its own id: the same parent as before, unless the event names another."""
     record = scope.record.subagents.get(ident) if scope.record is not None else None
     if record is None:
@@ -161,7 +167,7 @@ def _remembered(scope: Scope, ident: str, named: tuple[str | None, ...], at: int
 
 
 def _announce(
-    scope: Scope, subagent: Subagent, event: Event, named: tuple[Any, Any, Any], parents: list[Any], at: int
+    scope: Scope, subagent: Subagent, event: Event, named: Named, parents: list[Any], at: int
 ) -> None:
     """An open subagent is announced after all. Its span stays where it is; the parents it names become links."""
     subagent.announced = True
@@ -193,15 +199,17 @@ def _answer_by_restart(scope: Scope, subagent: Subagent, at: int) -> None:
             scope.out.append(InterruptAnswered(scope.run, interrupt.id, interrupt, "resolved", {}, at))
 
 
-def _check_parents(scope: Scope, subagent: Subagent, named: tuple[Any, Any, Any], at: int) -> None:
+def _check_parents(scope: Scope, subagent: Subagent, named: Named, at: int) -> None:
     tool_call, above, _ = named
     if tool_call is None:
         return
     tool = scope.tools.get(tool_call)
     if tool is None:
         scope.late.setdefault(tool_call, []).append(subagent)
-    elif above is not None and tool.owner is not None and tool.owner.tag != above:
-        scope.note("parent_mismatch", f"tool call {tool_call!r} is not {above!r}'s: the tool call is the parent", at)
+    elif above is not None and tool.owner.tag != above:
+        scope.note(
+            "parent_mismatch", f"tool call {tool_call!r} is not {above!r}'s: the tool call is the parent", at
+        )
 
 
 def subagent_finished(scope: Scope, event: Event, at: int) -> Agent:

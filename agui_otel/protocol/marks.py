@@ -93,13 +93,13 @@ def activity(scope: Scope, event: Event, at: int) -> Agent:
     return owner
 
 
-def raw(scope: Scope, event: Event, at: int) -> Agent:
+def raw(scope: Scope, event: Event, _at: int) -> Agent:
     owner = scope.writer(event.get("subagentRunId"))
     owner.nearest_open().raws += 1
     return owner
 
 
-def encrypted_value(scope: Scope, event: Event, at: int) -> Agent:
+def encrypted_value(scope: Scope, event: Event, _at: int) -> Agent:
     tag, entity = event.get("subagentRunId"), event["entityId"]
     owner: Agent | None = None
     if tag is None:

@@ -54,9 +54,7 @@ RULES: dict[str, Rule] = {
     "tool_call_already_open": Rule("A tool call is opened once until it ends.", _STAYS),
     "tool_call_not_open": Rule("Arguments continue or end a tool call that is open.", _OPENED),
     "owner_mismatch": Rule("A tag names the owner of what the event reopens or continues.", _UNTAGGED),
-    "parent_message_mismatch": Rule(
-        "A tool call has its parent message's owner.", "Its tag or first owner counts."
-    ),
+    "parent_message_mismatch": Rule("A tool call has its parent message's owner.", "Its tag or first owner counts."),
     # Steps.
     "step_already_active": Rule("An owner has one open step of a name.", _STAYS),
     "step_not_active": Rule("STEP_FINISHED names a step that is open.", "The event is dropped."),
@@ -65,9 +63,7 @@ RULES: dict[str, Rule] = {
     "subagent_already_active": Rule("A subagent is started once until it ends.", _STAYS),
     "subagent_restarted": Rule("A subagent is started once in a run.", "It is active again."),
     "subagent_not_active": Rule("A subagent ends while it is active.", "It counts as ended."),
-    "parent_subagent_unknown": Rule(
-        "parentSubagentRunId names one of this run.", "It counts as one of this run."
-    ),
+    "parent_subagent_unknown": Rule("parentSubagentRunId names one of this run.", "It counts as one of this run."),
     # Values.
     "null_owner": Rule("subagentRunId is absent rather than null.", _ABSENT),
     "null_message_owner": Rule("A message's subagentRunId is absent rather than null.", _ABSENT),
@@ -79,24 +75,22 @@ RULES: dict[str, Rule] = {
     # Chunks.
     "chunk_owner_mismatch": Rule("A chunk's tag names the owner of the stream it continues.", _UNTAGGED),
     "chunk_ambiguous": Rule("A chunk without id and tag fits one open stream.", "The chunk is dropped."),
-    "chunk_field_changed": Rule(
-        "A chunk repeats its opener's fields unchanged.", "The opener's fields stay."
-    ),
+    "chunk_field_changed": Rule("A chunk repeats its opener's fields unchanged.", "The opener's fields stay."),
     "chunk_without_id": Rule("A chunk that opens has an id.", "It closes its lane and is dropped."),
-    "chunk_without_name": Rule(
-        "A chunk that opens a tool call has its name.", "The call opens without a name."
-    ),
+    "chunk_without_name": Rule("A chunk that opens a tool call has its name.", "The call opens without a name."),
 }
 """Every rule by its id."""
 
 _UNKNOWN: Any = object()
+_SHOWN = 8
 
 
 class Judge:
     """The rules' view of one stream; its public attributes hold what is open in the run, and who owns it.
 
     Keys are ids (None where a chunk's id was null), values of the maps of owners are subagent ids, None being
-    the run's own agent. The containers stay the same objects from run to run.
+    the run's own agent. The containers stay the same objects from run to run, and are empty
+    outside one.
     """
 
     def __init__(self) -> None:
@@ -146,37 +140,44 @@ class Judge:
             breach = Breach(self._outside, f"{name} outside a run")
         elif self.in_run and self._announced:
             breach = Breach("run_active", "RUN_STARTED inside a run")
+        self._forget()
+        self.in_run = True
+        self._announced = name == "RUN_STARTED"
+        return breach
+
+    def _leave(self, rule: str) -> None:
+        """End the run; `rule` is what the next event breaks unless it may follow."""
+        self._forget()
+        self.in_run = False
+        self._outside = rule
+
+    def _forget(self) -> None:
         for kept in (
             *(self.open_messages, self.open_tool_calls, self.open_reasoning, self.open_reasoning_spans),
             *(self.message_owners, self.tool_call_owners, self.reasoning_owners, self.activity_owners),
             *(self.open_steps, self.active_subagents, self.ended_subagents),
         ):
             kept.clear()
-        self.in_run = True
-        self._announced = name == "RUN_STARTED"
-        return breach
 
     def _run_started(self, event: Event) -> Breach | None:
         history = (event.get("input") or {}).get("messages") or ()
         return self._take_owners(history, restated=False)
 
     def _run_error(self, _event: Event) -> Breach | None:
-        self.in_run = False
-        self._outside = "after_run_error"
+        self._leave("after_run_error")
         return None
 
     def _run_finished(self, event: Event) -> Breach | None:
-        self.in_run = False
-        self._outside = "after_run_finished"
+        unclosed = [(rule, names) for rule, names in self._unclosed().items() if names]
+        self._leave("after_run_finished")
         outcome = event.get("outcome")
         if isinstance(outcome, dict) and outcome.get("type") == "interrupt":
             for interrupt in outcome["interrupts"]:
                 if interrupt.get("subagentRunId", "") is None:
                     return _null_owner("null_interrupt_owner", "interrupt", interrupt["id"])
-        unclosed = [(rule, names) for rule, names in self._unclosed().items() if names]
         if not unclosed:
             return None
-        listed = "; ".join(f"{rule[9:].replace('_', ' ')} {', '.join(names)}" for rule, names in unclosed)
+        listed = "; ".join(f"{rule[9:].replace('_', ' ')} {_listed(names)}" for rule, names in unclosed)
         return Breach(unclosed[0][0], f"RUN_FINISHED while still open: {listed}")
 
     def _unclosed(self) -> dict[str, list[str]]:
@@ -188,11 +189,11 @@ class Judge:
         ]
         return {
             "unclosed_steps": steps,
-            "unclosed_messages": [f"'{ident}'" for ident in self.open_messages],
-            "unclosed_reasoning_messages": [f"'{ident}'" for ident in self.open_reasoning],
-            "unclosed_reasoning": [f"'{ident}'" for ident in self.open_reasoning_spans],
-            "unclosed_tool_calls": [f"'{ident}'" for ident in self.open_tool_calls],
-            "unclosed_subagents": [f"'{ident}'" for ident in self.active_subagents],
+            "unclosed_messages": _quoted(self.open_messages),
+            "unclosed_reasoning_messages": _quoted(self.open_reasoning),
+            "unclosed_reasoning": _quoted(self.open_reasoning_spans),
+            "unclosed_tool_calls": _quoted(self.open_tool_calls),
+            "unclosed_subagents": _quoted(self.active_subagents),
         }
 
     def _tool_call_start(self, event: Event) -> Breach | None:
@@ -287,9 +288,7 @@ class Judge:
             breach = breach or Breach("subagent_restarted", f"subagent '{ident}' has ended in this run")
             self.ended_subagents.discard(ident)
         if parent is not None and parent not in self.active_subagents and parent not in self.ended_subagents:
-            breach = breach or Breach(
-                "parent_subagent_unknown", f"parent '{parent}' of '{ident}' was not started"
-            )
+            breach = breach or Breach("parent_subagent_unknown", f"parent '{parent}' of '{ident}' was not started")
             self.ended_subagents.add(parent)
         self.active_subagents[ident] = None
         return breach
@@ -303,6 +302,16 @@ class Judge:
         self.active_subagents.pop(ident, None)
         self.ended_subagents.add(ident)
         return breach
+
+
+def _quoted(idents: Iterable[str]) -> list[str]:
+    return sorted(f"'{ident}'" for ident in idents)
+
+
+def _listed(names: list[str]) -> str:
+    """The first few names, and how many there are besides."""
+    shown = ", ".join(names[:_SHOWN])
+    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
 def _null_owner(rule: str, noun: str, ident: str) -> Breach:

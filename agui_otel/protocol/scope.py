@@ -35,7 +35,9 @@ class Options:
 class Scope:
     """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over."""
 
-    def __init__(self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]) -> None:
+    def __init__(
+        self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]
+    ) -> None:
         self.run = run
         self.options = options
         self.record = record
@@ -69,6 +71,7 @@ class Scope:
         )
 
     def opened(self, entity: Entity | Step, at: int) -> None:
+        """Say that `entity` began."""
         self.out.append(Opened(entity, at))
 
     def close(self, entity: Entity | Step, at: int) -> None:

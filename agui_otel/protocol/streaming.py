@@ -29,7 +29,6 @@ def _extend(entity: Streamed, delta: str, at: int) -> None:
         return
     entity.append(delta, at)
     owner = entity.owner
-    assert owner is not None
     if owner.first_chunk_at is None:
         owner.first_chunk_at = at
 
@@ -52,10 +51,12 @@ def text_start(scope: Scope, event: Event, at: int) -> Agent:
     known = scope.messages.get(ident)
     if known is not None:
         scope.note("repeated_id", f"message {ident!r} is opened again while it is open", at)
-        return _owner(known)
+        return known.owner
     owner = opener(scope, event.get("subagentRunId"), at)
     role = event.get("role")
-    message = Message(ident, owner, at, scope.options.text_limit, role if isinstance(role, str) else "assistant")
+    message = Message(
+        ident, owner, at, scope.options.text_limit, role if isinstance(role, str) else "assistant"
+    )
     scope.messages[ident] = message
     scope.message_owners[ident] = owner
     _begin(scope, message, owner, at)
@@ -70,7 +71,7 @@ def text_content(scope: Scope, event: Event, at: int) -> Agent:
         text_start(scope, event, at)
     message = scope.messages[ident]
     _extend(message, event["delta"], at)
-    return _owner(message)
+    return message.owner
 
 
 def text_end(scope: Scope, event: Event, at: int) -> Agent:
@@ -79,7 +80,7 @@ def text_end(scope: Scope, event: Event, at: int) -> Agent:
         return scope.message_owners.get(event["messageId"], scope.run)
     message.last_at = at
     close_streamed(scope, message, at)
-    return _owner(message)
+    return message.owner
 
 
 def close_streamed(scope: Scope, entity: Streamed, at: int) -> None:
@@ -89,17 +90,12 @@ def close_streamed(scope: Scope, entity: Streamed, at: int) -> None:
     scope.close(entity, at)
 
 
-def _owner(entity: Streamed) -> Agent:
-    assert entity.owner is not None
-    return entity.owner
-
-
 def reasoning_start(scope: Scope, event: Event, at: int) -> Agent:
     ident = event["messageId"]
     known = scope.reasoning_spans.get(ident)
     if known is not None:
         scope.note("repeated_id", f"reasoning {ident!r} is opened again while it is open", at)
-        return _owner(known)
+        return known.owner
     owner = opener(scope, event.get("subagentRunId"), at)
     span = Reasoning(ident, owner, at, scope.options.text_limit, bracketed=True)
     scope.reasoning_spans[ident] = span
@@ -112,7 +108,7 @@ def reasoning_message_start(scope: Scope, event: Event, at: int) -> Agent:
     known = scope.reasoning.get(ident)
     if known is not None:
         scope.note("repeated_id", f"reasoning message {ident!r} is opened again while it is open", at)
-        return _owner(known)
+        return known.owner
     owner = opener(scope, event.get("subagentRunId"), at)
     span = next((s for s in reversed(scope.reasoning_spans.values()) if s.owner is owner), None)
     if span is None:
@@ -132,7 +128,7 @@ def reasoning_content(scope: Scope, event: Event, at: int) -> Agent:
         reasoning_message_start(scope, event, at)
     entity = scope.reasoning[ident]
     _extend(entity, event["delta"], at)
-    return _owner(entity)
+    return entity.owner
 
 
 def reasoning_message_end(scope: Scope, event: Event, at: int) -> Agent:
@@ -143,7 +139,7 @@ def reasoning_message_end(scope: Scope, event: Event, at: int) -> Agent:
     span.last_at = at
     if not span.inside and not span.bracketed:
         close_streamed(scope, span, at)
-    return _owner(span)
+    return span.owner
 
 
 def reasoning_end(scope: Scope, event: Event, at: int) -> Agent:
@@ -154,7 +150,7 @@ def reasoning_end(scope: Scope, event: Event, at: int) -> Agent:
     span.last_at = at
     if not span.inside:
         close_streamed(scope, span, at)
-    return _owner(span)
+    return span.owner
 
 
 def tool_start(scope: Scope, event: Event, at: int) -> Agent:
@@ -178,7 +174,9 @@ def tool_start(scope: Scope, event: Event, at: int) -> Agent:
     if quirks.is_reannounced_at_root(ident):
         scope.note("quirk", "ag-ui-langgraph announces an inner tool call again at the root", at)
     if tool.late_children:
-        scope.note("late_tool_call", f"tool call {ident!r} came after a subagent that names it as its parent", at)
+        scope.note(
+            "late_tool_call", f"tool call {ident!r} came after a subagent that names it as its parent", at
+        )
     return owner
 
 
@@ -188,13 +186,13 @@ def _again(scope: Scope, tool: ToolCall, name: str | None, at: int) -> Agent:
         tool.announced = True
         scope.open_args[tool.id] = tool
         tool.name = name or tool.name
-        tool.step = _owner(tool).current_step()
-        _owner(tool).child_failed = False
+        tool.step = tool.owner.current_step()
+        tool.owner.child_failed = False
         scope.out.append(Announced(tool, at))
     else:
         scope.open_args.pop(tool.id, None)
         scope.note("repeated_id", f"tool call {tool.id!r} is opened again while it is open", at)
-    return _owner(tool)
+    return tool.owner
 
 
 def _tool_owner(scope: Scope, event: Event, at: int) -> Agent:
@@ -213,7 +211,7 @@ def tool_args(scope: Scope, event: Event, at: int) -> Agent:
         tool = scope.tools[event["toolCallId"]]
     if tool.id in scope.open_args:
         _extend(tool, event["delta"], at)
-    return _owner(tool)
+    return tool.owner
 
 
 def tool_end(scope: Scope, event: Event, at: int) -> Agent:
@@ -223,4 +221,4 @@ def tool_end(scope: Scope, event: Event, at: int) -> Agent:
     if tool.is_open and tool.args_ended_at is None:
         tool.args_ended_at = tool.last_at = at
         scope.open_args.pop(tool.id, None)
-    return _owner(tool)
+    return tool.owner

@@ -13,9 +13,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FiniteFloat,
+    StringConstraints,
+    ValidationError,
+    field_serializer,
+    field_validator,
+)
 
 VERSION: Final = 1
 MAX_ENTRIES = 256
@@ -102,7 +110,10 @@ class PendingToolCall(_Record):
 
 
 class ThreadRecord(_Record):
-    """All that is remembered of one thread, by id. Treat the mappings as frozen too: records are shared."""
+    """All that is remembered of one thread, each entry under its id.
+
+    Treat the mappings as frozen too: records are shared. Written down, they are lists.
+    """
 
     version: Literal[1] = VERSION
     thread_id: str
@@ -112,17 +123,28 @@ class ThreadRecord(_Record):
     dropped: int = 0
     updated: FiniteFloat
 
+    @field_serializer("interrupts", "subagents", "tool_calls")
+    def _listed(self, entries: Mapping[str, _Record]) -> list[_Record]:
+        return list(entries.values())
+
+    @field_validator("interrupts", "subagents", "tool_calls", mode="before")
+    @classmethod
+    def _by_id(cls, entries: Any) -> Any:
+        if not isinstance(entries, list):
+            return entries
+        return {str(entry.get("id")) if isinstance(entry, dict) else "": entry for entry in entries}
+
     @property
     def empty(self) -> bool:
         """Whether nothing of the thread is left to remember."""
         return not (self.interrupts or self.subagents or self.tool_calls)
 
     def encode(self) -> bytes:
-        """The record as UTF-8 JSON, for a store outside the process. Lone surrogates survive."""
+        """The record as JSON in UTF-8, surrogates included, for a store outside the process."""
         try:
             return self.model_dump_json().encode()
-        except (ValueError, UnicodeError):
-            return json.dumps(self.model_dump(mode="python")).encode("ascii")
+        except ValueError:
+            return json.dumps(self.model_dump(), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def decode(data: bytes | str, notes: list[str]) -> ThreadRecord | None:
@@ -187,9 +209,7 @@ class ThreadChange:
         for new in self.interrupts:
             first = old.interrupts.get(new.id)
             interrupts[new.id] = new if first is None else _restated(first, new, new.id in interrupts)
-        subagents = {
-            ident: entry for ident, entry in old.subagents.items() if ident not in self.forget_subagents
-        }
+        subagents = {ident: entry for ident, entry in old.subagents.items() if ident not in self.forget_subagents}
         subagents.update((entry.id, entry) for entry in self.subagents)
         tool_calls = _marked(old.tool_calls, self.forget_tool_calls, self.answered_tool_calls)
         tool_calls.update((entry.id, entry) for entry in self.tool_calls)

@@ -28,7 +28,6 @@ def tool_result(scope: Scope, event: Event, at: int) -> Agent:
         scope.note("unknown_result", f"a result for tool call {ident!r}, which nobody announced", at)
         return opener(scope, tag, at)
     owner = tool.owner
-    assert owner is not None
     if not tool.is_open:
         scope.note("second_result", f"a second result for tool call {ident!r}", at)
         return owner
@@ -67,7 +66,11 @@ def messages_snapshot(scope: Scope, event: Event, at: int) -> Agent:
         ident = message.get("id")
         owner = scope.message_owners.get(ident)
         if owner is not None and owner.tag != tag and message.get("role") != "tool":
-            scope.note("owner_restated", f"a snapshot gives message {ident!r} to another owner than the stream did", at)
+            scope.note(
+                "owner_restated",
+                f"a snapshot gives message {ident!r} to another owner than the stream did",
+                at,
+            )
         elif owner is None and isinstance(ident, str):
             named = scope.agent_named(tag)
             if named is not None:
@@ -82,7 +85,9 @@ def _tool_message(scope: Scope, message: dict[str, Any], at: int) -> None:
     tool = scope.tools.get(message.get("toolCallId", ""))
     if tool is not None and tool.is_open and tool.answer is None and tool.announced:
         error = message.get("error")
-        tool.answer = ToolMessage(at, message.get("content"), error if isinstance(error, str) and error else None)
+        tool.answer = ToolMessage(
+            at, message.get("content"), error if isinstance(error, str) and error else None
+        )
 
 
 def decide(tool: ToolCall, outcome: Outcome, run_ended_at: int) -> tuple[Outcome, int]:
@@ -91,7 +96,6 @@ def decide(tool: ToolCall, outcome: Outcome, run_ended_at: int) -> tuple[Outcome
     `outcome` is the run's. The rules are tried in the order of the trace model (a tool call's outcome, 2 to 5).
     """
     owner = tool.owner
-    assert owner is not None
     dispatched = tool.dispatched
     last_dispatched = max((_end(s, run_ended_at) for s in dispatched), default=None)
     if tool.answer is not None:

@@ -111,8 +111,12 @@ class Tracker:
         self._expander = Expander()
         self._judge = judge = Judge()
         self._lanes = {
-            "TEXT_MESSAGE_CONTENT": _DeltaLane("messageId", "message_id", judge.open_messages, judge.message_owners),
-            "TOOL_CALL_ARGS": _DeltaLane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
+            "TEXT_MESSAGE_CONTENT": _DeltaLane(
+                "messageId", "message_id", judge.open_messages, judge.message_owners
+            ),
+            "TOOL_CALL_ARGS": _DeltaLane(
+                "toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners
+            ),
             "REASONING_MESSAGE_CONTENT": _DeltaLane(
                 "messageId", "message_id", judge.open_reasoning, judge.reasoning_owners
             ),
@@ -148,8 +152,8 @@ class Tracker:
         else:
             self._handle_unknown(event, out, at)
         if notes and self.scope is not None:
-            for note in notes:
-                out.append(Remark(self.scope.run, False, "ill_typed_field", note, self.index, kind, at))
+            run = self.scope.run
+            out.extend(Remark(run, False, "ill_typed_field", note, self.index, kind, at) for note in notes)
         return out
 
     def _continue(self, raw: Any, at: int) -> bool:
@@ -182,7 +186,6 @@ class Tracker:
         except (KeyError, AttributeError, TypeError):
             return False
         owner = entity.owner
-        assert owner is not None
         if entity.first_chunk_at is None:
             entity.first_chunk_at = at
             if owner.first_chunk_at is None:
@@ -284,7 +287,12 @@ class Tracker:
 
     def _run_started(self, event: Event, out: list[Transition], at: int) -> None:
         scope = self.scope
-        if scope is not None and not scope.run.started and not scope.run.implicit and scope.run.outcome is None:
+        if (
+            scope is not None
+            and not scope.run.started
+            and not scope.run.implicit
+            and scope.run.outcome is None
+        ):
             self._place(scope, event, out)
             lifecycle.announce_run(scope, event, at)
             out.append(Announced(scope.run, at))

@@ -130,7 +130,7 @@ class MessagesRestated(NamedTuple):
     """A MESSAGES_SNAPSHOT: how many messages, and how many of each owner (None: the run's own agent)."""
 
     run: Run
-    count: int
+    total: int
     by_owner: dict[str | None, int]
     at: int
 
@@ -142,7 +142,7 @@ class Remark(NamedTuple):
     violation: bool
     rule: str
     message: str  # content: it may quote ids and values of the stream
-    index: int  # 0-based, of the event in its stream
+    event_index: int  # 0-based, of the event in its stream
     type: str
     at: int
 

@@ -35,6 +35,7 @@ class Usage:
 
     @property
     def key(self) -> tuple[str | None, str | None]:
+        """What entries are summed by."""
         return self.provider, self.model
 
     @property
@@ -44,6 +45,7 @@ class Usage:
         return {name: value for name, value in found if value is not None}
 
     def add(self, other: Usage) -> None:
+        """Add the counts that `other` has."""
         for name, value in other.counts.items():
             setattr(self, name, (getattr(self, name) or 0) + value)
 

@@ -1,0 +1,1 @@
+"""What OpenTelemetry is: transitions to spans, span events, links and metrics."""

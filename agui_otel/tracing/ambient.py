@@ -9,7 +9,7 @@ from opentelemetry.trace import Link, get_current_span
 
 from agui_otel.tracing import semconv as s
 from agui_otel.tracing.inside import session_in
-from agui_otel.tracing.spans import Placement
+from agui_otel.tracing.starting import Placement
 
 Ambient = Literal["auto", "child", "link", "ignore"]
 

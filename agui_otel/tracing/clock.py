@@ -30,7 +30,9 @@ class EventClock:
 
     def read(self, event: Any, received: int) -> tuple[int, str | None]:
         """The time of `event`, received at `received`; and a sentence when its timestamp lies before the last."""
-        stamp = nanoseconds(event.get("timestamp") if isinstance(event, dict) else getattr(event, "timestamp", None))
+        stamp = nanoseconds(
+            event.get("timestamp") if isinstance(event, dict) else getattr(event, "timestamp", None)
+        )
         if stamp is None:
             return (received if self._last is None else self._last), None
         if self._last is not None and stamp < self._last:

@@ -44,7 +44,9 @@ class SpanEvents:
         self._metrics = metrics
         self._decide = decide
 
-    def _add(self, agent: Agent, kind: str, cap: int | None, name: str, attributes: Attributes, at: int) -> bool:
+    def _add(
+        self, agent: Agent, kind: str, cap: int | None, name: str, attributes: Attributes, at: int
+    ) -> bool:
         handle: AgentHandle = agent.handle
         if not handle.may_add(kind, cap):
             return False
@@ -64,7 +66,10 @@ class SpanEvents:
         if not self._add(run, "state", self._settings.max_state_events, s.EVENT_STATE[kind], attributes, at):
             self._fold(run, writer, write)
         for overwrite in write.overwrites:
-            told: Attributes = {s.STATE_SEQ: write.seq, s.STATE_PATH: self._content.state_path(overwrite.path)}
+            told: Attributes = {
+                s.STATE_SEQ: write.seq,
+                s.STATE_PATH: self._content.state_path(overwrite.path),
+            }
             self._who(writer, told)
             previous = overwrite.previous
             if isinstance(previous, Agent) and previous.tag is not None:
@@ -137,7 +142,9 @@ class SpanEvents:
                 attributes[s.SUBAGENT_RUN_ID] = clean(tag)
             if fold.unclosed:
                 attributes[s.UNCLOSED] = True
-            self._add(agent, "steps", self._settings.max_step_events, s.EVENT_STEP, attributes, agent.ended_at)
+            self._add(
+                agent, "steps", self._settings.max_step_events, s.EVENT_STEP, attributes, agent.ended_at
+            )
 
     def activities(self, agent: Agent) -> None:
         """At an agent's end: its activities, one event each."""
@@ -169,17 +176,23 @@ class SpanEvents:
 
     def messages(self, restated: t.MessagesRestated) -> None:
         """A MESSAGES_SNAPSHOT, on the run: how many messages, and how many of each subagent."""
-        attributes: Attributes = {s.MESSAGES_COUNT: restated.count}
+        attributes: Attributes = {s.MESSAGES_COUNT: restated.total}
         owners = {tag: count for tag, count in restated.by_owner.items() if tag is not None}
         if owners:
             shown = list(owners.items())[: self._settings.max_paths]
             attributes[s.MESSAGES_OWNERS] = [clean(tag) for tag, _ in shown]
             attributes[s.MESSAGES_OWNER_COUNTS] = [count for _, count in shown]
-        self._add(restated.run, "snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at)
+        self._add(
+            restated.run, "snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at
+        )
 
     def remark(self, remark: t.Remark) -> None:
         """A violation or a note, on the run."""
-        attributes: Attributes = {s.RULE: remark.rule, s.EVENT_INDEX: remark.index, s.EVENT_TYPE: clean(remark.type)}
+        attributes: Attributes = {
+            s.RULE: remark.rule,
+            s.EVENT_INDEX: remark.event_index,
+            s.EVENT_TYPE: clean(remark.type),
+        }
         self._content.output(s.MESSAGE, remark.message, attributes)
         name = s.EVENT_NOTE
         if remark.violation:

@@ -53,10 +53,12 @@ class OpenRuns:
         self._by_trace: dict[int, list[Inhabited]] = {}
 
     def enter(self, trace_id: int, session: Inhabited) -> None:
+        """A run of `session` was opened in the trace."""
         with self._lock:
             self._by_trace.setdefault(trace_id, []).append(session)
 
     def leave(self, trace_id: int, session: Inhabited) -> None:
+        """The run has ended."""
         with self._lock:
             sessions = self._by_trace.get(trace_id, [])
             sessions[:] = [other for other in sessions if other is not session]
@@ -90,7 +92,9 @@ class InsideProcessor(SpanProcessor):
             if scope is not None and scope.name == SCOPE:
                 return
             context = span.get_span_context()
-            session = session_in(parent_context) or (OPEN_RUNS.sole(context.trace_id) if context is not None else None)
+            session = session_in(parent_context) or (
+                OPEN_RUNS.sole(context.trace_id) if context is not None else None
+            )
             if session is None:
                 return
             present = span.attributes or {}
@@ -107,10 +111,15 @@ class InsideProcessor(SpanProcessor):
             attributes = span.attributes
             if not attributes or (scope is not None and scope.name == SCOPE):
                 return
-            if attributes.get(s.SPAN_KIND) != "LLM" and attributes.get(s.GEN_AI_OPERATION_NAME) not in _LLM_OPERATIONS:
+            if (
+                attributes.get(s.SPAN_KIND) != "LLM"
+                and attributes.get(s.GEN_AI_OPERATION_NAME) not in _LLM_OPERATIONS
+            ):
                 return
             context = span.get_span_context()
-            session = OPEN_RUNS.of(context.trace_id, attributes.get(s.RUN_ID)) if context is not None else None
+            session = (
+                OPEN_RUNS.of(context.trace_id, attributes.get(s.RUN_ID)) if context is not None else None
+            )
             if session is not None:
                 session.saw_llm_span = True
         except Exception:  # noqa: BLE001 - in the host's path nothing is raised
@@ -119,7 +128,7 @@ class InsideProcessor(SpanProcessor):
     def shutdown(self) -> None:
         """Nothing is held."""
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 (the SDK's signature)
         """Nothing is held."""
         return True
 

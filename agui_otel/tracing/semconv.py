@@ -51,7 +51,7 @@ GEN_AI_USAGE: Final = {
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 
-# agui: identity
+# Ours: identity
 THREAD_ID: Final = "agui.thread.id"
 RUN_ID: Final = "agui.run.id"
 RUN_IMPLICIT: Final = "agui.run.implicit"
@@ -71,7 +71,7 @@ MESSAGE_ROLE: Final = "agui.message.role"
 AMBIENT_TRACE_ID: Final = "agui.ambient.trace_id"
 AMBIENT_SPAN_ID: Final = "agui.ambient.span_id"
 
-# agui: how it went
+# Ours: how it went
 OUTCOME: Final = "agui.outcome"
 CAUSE: Final = "agui.cause"
 EVENTS_COUNT: Final = "agui.events.count"
@@ -92,7 +92,7 @@ SYNTHESIZED: Final = "agui.synthesized"
 OMITTED: Final = "agui.omitted."
 """Prefix: how many span events of a kind a span's caps left out, ``agui.omitted.custom`` for instance."""
 
-# agui: suspension and resumption
+# Ours: suspension and resumption
 CONTINUED: Final = "agui.continued"
 CONTINUES_TRACE_ID: Final = "agui.continues.trace_id"
 CONTINUES_SPAN_ID: Final = "agui.continues.span_id"
@@ -110,7 +110,7 @@ INTERRUPT_WAIT: Final = "agui.interrupt.wait"
 INTERRUPT_DECISION: Final = "agui.interrupt.decision"
 TOOL_CALL_WAIT: Final = "agui.tool_call.wait"
 
-# agui: span events and what they carry
+# Ours: span events and what they carry
 EVENT_STATE: Final = {"snapshot": "agui.state.snapshot", "delta": "agui.state.delta"}
 EVENT_STATE_OVERWRITE: Final = "agui.state.overwrite"
 EVENT_STATE_FOLDED: Final = "agui.state.updates_folded"
@@ -124,7 +124,10 @@ EVENT_NOTE: Final = "agui.note"
 EVENT_SUSPENDED: Final = "agui.subagent.suspended"
 EVENT_RESUMED: Final = "agui.subagent.resumed"
 EVENT_INTERRUPT: Final = "agui.interrupt"
-EVENT_INTERRUPT_ANSWERED: Final = {"resolved": "agui.interrupt.resolved", "cancelled": "agui.interrupt.cancelled"}
+EVENT_INTERRUPT_ANSWERED: Final = {
+    "resolved": "agui.interrupt.resolved",
+    "cancelled": "agui.interrupt.cancelled",
+}
 EVENT_TOOL_CALL_ANSWERED: Final = "agui.tool_call.answered"
 STATE_SEQ: Final = "agui.state.seq"
 STATE_FIRST_SEQ: Final = "agui.state.first_seq"

@@ -38,7 +38,8 @@ from agui_otel.tracing.inside import OPEN_RUNS, SCOPE, inherited, watch_inside, 
 from agui_otel.tracing.links import reference
 from agui_otel.tracing.memory import ThreadMemory, open_memory
 from agui_otel.tracing.metrics import instruments
-from agui_otel.tracing.spans import Placement, SpanWriter
+from agui_otel.tracing.spans import SpanWriter
+from agui_otel.tracing.starting import Placement
 
 Reason = Literal["exhausted", "error", "cancelled", "disconnected"]
 Attributes = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
@@ -235,7 +236,11 @@ class Session:
 
     def _remember(self, run: Run, at: int) -> None:
         scope = self._tracker.scope
-        if scope is None or run.thread_id is None or run.thread_id in self._observer.settings.anonymous_threads:
+        if (
+            scope is None
+            or run.thread_id is None
+            or run.thread_id in self._observer.settings.anonymous_threads
+        ):
             return
 
         def ref_of(entity: Entity) -> SpanRef:
@@ -252,8 +257,7 @@ class Session:
 
     def _place(self) -> Placement:
         settings = self._observer.settings
-        placement = ambient.place(self._context, settings.ambient, phoenix=self._observer.phoenix)
-        return placement
+        return ambient.place(self._context, settings.ambient, phoenix=self._observer.phoenix)
 
     def _describe(self, run: Run) -> Mapping[str, Any]:
         """The host's attributes, which belong to the stream's first run."""
@@ -272,9 +276,8 @@ class Session:
             return {}
 
     def _wants_usage(self) -> bool:
-        if self._observer.settings.usage_spans == "on":
-            return True
-        return self._watched and not self.saw_llm_span
+        wanted = self._observer.settings.usage_spans
+        return wanted == "on" or (wanted == "auto" and self._watched and not self.saw_llm_span)
 
     # what the ways in ask
 
@@ -367,7 +370,11 @@ def _version() -> str:
 
 def _failure(error: BaseException) -> Failure:
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     try:
         message = str(error)
         stacktrace = "".join(traceback.format_exception(error))

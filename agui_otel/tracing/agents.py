@@ -1,0 +1,187 @@
+"""The spans of runs and subagents: their names, their place in the graph of agents, and how they ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agui_otel.protocol.entities import Agent, Outcome, Run, Subagent, ToolCall
+from agui_otel.tracing import semconv as s
+from agui_otel.tracing.content import clean
+from agui_otel.tracing.events import SpanEvents
+from agui_otel.tracing.gauges import Heard
+from agui_otel.tracing.handles import AgentHandle, Attributes
+from agui_otel.tracing.metrics import Instruments
+from agui_otel.tracing.starting import Placement, Starter, put
+
+MAX_PATH = 1024
+"""Characters of ``graph.node.id``; a deeper path keeps its end."""
+
+
+class AgentSpans:
+    """Writes the spans of agents. `place` says where the next run's span goes; `heard` is the stream, for gauges."""
+
+    def __init__(
+        self,
+        start: Starter,
+        events: SpanEvents,
+        metrics: Instruments,
+        *,
+        place: Callable[[], Placement],
+        heard: Heard,
+    ) -> None:
+        self._start = start
+        self._content = start.content
+        self._events = events
+        self._metrics = metrics
+        self._place = place
+        self._heard = heard
+
+    def open_run(self, run: Run) -> None:
+        """Start the root of a run's tree."""
+        placement = self._place()
+        attributes = self._start.identify(run).copy()
+        attributes.update(placement.attributes)
+        attributes[s.SPAN_KIND] = "AGENT"
+        path = self._describe_run(run, attributes)
+        asked = run.input.last_user_message() if run.input is not None else None
+        if asked is not None:
+            self._content.agent_input(asked, attributes)
+        span = self._start.entity(_span_name(run), run, placement.context, attributes, placement.links)
+        run.handle = AgentHandle(span, path, self._metrics.opened("run", run.name, heard=self._heard))
+
+    def announce_run(self, run: Run) -> None:
+        """What became known of a run after its span was started."""
+        attributes = self._start.identify(run).copy()
+        run.handle.path = self._describe_run(run, attributes)
+        run.handle.span.update_name(_span_name(run))
+        run.handle.span.set_attributes(attributes)
+        self._metrics.renamed(run.handle.token, run.name)
+
+    def _describe_run(self, run: Run, attributes: Attributes) -> str:
+        if run.implicit:
+            attributes[s.RUN_IMPLICIT] = True
+        put(attributes, s.INPUT_RUN_ID, run.input_run_id)
+        put(attributes, s.PARENT_RUN_ID, run.parent_run_id)
+        put(attributes, s.PROTOCOL_VERSION, run.protocol_version)
+        return _name(run, None, attributes)
+
+    def open_subagent(self, subagent: Subagent) -> None:
+        """Start a subagent's span under the parent that the stream named."""
+        above, parent = subagent.parent_agent, subagent.parent
+        assert above is not None
+        assert parent is not None
+        attributes = self._start.owned(subagent, "AGENT")
+        path = _name(subagent, above.handle.path, attributes)
+        self._describe_subagent(subagent, attributes)
+        span = self._start.entity(_span_name(subagent), subagent, parent.handle.context, attributes)
+        known = subagent.announced or subagent.name is not None
+        token = self._metrics.opened("subagent", subagent.name, announced=known, heard=self._heard)
+        subagent.handle = AgentHandle(span, path, token)
+
+    def announce_subagent(self, subagent: Subagent, at: int) -> None:
+        """A subagent that was opened without SUBAGENT_STARTED, or re-opened from thread memory, is announced."""
+        above = subagent.parent_agent
+        assert above is not None
+        attributes: Attributes = {}
+        put(attributes, s.SUBAGENT_NAME, subagent.name)
+        subagent.handle.path = _name(subagent, above.handle.path, attributes)
+        self._describe_subagent(subagent, attributes)
+        subagent.handle.span.update_name(_span_name(subagent))
+        subagent.handle.span.set_attributes(attributes)
+        self._metrics.renamed(subagent.handle.token, subagent.name)
+        if subagent.restarted:
+            self._events.resumed(subagent, at)
+
+    def _describe_subagent(self, subagent: Subagent, attributes: Attributes) -> None:
+        attributes[s.SUBAGENT_ANNOUNCED] = subagent.announced
+        put(attributes, s.PARENT_TOOL_CALL_ID, subagent.parent_tool_call_id)
+        put(attributes, s.PARENT_SUBAGENT_RUN_ID, subagent.parent_subagent_id)
+        put(attributes, s.PARENT_MESSAGE_ID, subagent.parent_message_id)
+        if subagent.description is not None:
+            self._content.description(subagent.description, attributes)
+        parent = subagent.parent
+        if isinstance(parent, ToolCall) and parent.chars:
+            self._content.agent_input(parent.text, attributes, parent.chars)
+        elif subagent.description is not None:
+            self._content.agent_input(subagent.description, attributes)
+
+    def ended(self, run: Run) -> None:
+        """The run's terminal event came: it is no longer active, though its span waits."""
+        self._metrics.left(run.handle.token)
+
+    def close(self, agent: Agent) -> None:
+        """End an agent's span with all that is known of it."""
+        handle: AgentHandle = agent.handle
+        outcome, end = agent.outcome, agent.ended_at
+        assert outcome is not None
+        assert end is not None
+        if isinstance(agent, Run):
+            self._events.folded_state(agent)
+        self._events.folded_steps(agent)
+        self._events.activities(agent)
+        attributes: Attributes = {s.OUTCOME: outcome.value}
+        self._count(agent, attributes)
+        if agent.first_chunk_at is not None:
+            seconds = (agent.first_chunk_at - agent.opened_at) / 1e9
+            attributes[s.TIME_TO_FIRST_CHUNK] = seconds
+            self._metrics.first_chunk(handle.token, seconds, handle.context)
+        self._answer(agent, attributes)
+        error_type = self._start.fail(agent, attributes)
+        if outcome is Outcome.ERROR:
+            attributes[s.CAUSE] = agent.cause
+        attributes.update(handle.omissions())
+        handle.span.set_attributes(attributes)
+        handle.span.end(end)
+        self._metrics.closed(
+            handle.token,
+            outcome=outcome.value,
+            duration_s=(end - agent.opened_at) / 1e9,
+            error_type=error_type,
+            cause=agent.cause,
+            context=handle.context,
+        )
+
+    def _count(self, agent: Agent, attributes: Attributes) -> None:
+        attributes[s.EVENTS_COUNT] = agent.events
+        if isinstance(agent, Run):
+            attributes[s.EVENTS_COUNT] = agent.total_events
+            attributes[s.ATTRIBUTION] = agent.attribution
+            attributes[s.VIOLATIONS] = agent.violations
+            if agent.implicit:
+                attributes[s.RUN_IMPLICIT] = True
+        if agent.timestamp is not None:
+            attributes[s.EVENT_TIMESTAMP] = agent.timestamp
+        if agent.raws:
+            attributes[s.RAW_COUNT] = agent.raws
+        if agent.encrypted:
+            attributes[s.ENCRYPTED_COUNT] = agent.encrypted
+        if agent.state_updates:
+            attributes[s.STATE_UPDATES] = agent.state_updates
+            attributes[s.STATE_PATHS] = self._events.paths(agent.state_paths)
+
+    def _answer(self, agent: Agent, attributes: Attributes) -> None:
+        """A subagent's output is its result, else its last message; a run's the other way round."""
+        says = agent.answer
+        result_first = isinstance(agent, Subagent) and agent.result is not None
+        if says is not None and not result_first:
+            self._content.agent_output(says.text, attributes, says.chars)
+        elif agent.result is not None:
+            self._content.agent_output(agent.result, attributes)
+
+
+def _span_name(agent: Agent) -> str:
+    return f"invoke_agent {clean(agent.name)}" if agent.name is not None else "invoke_agent"
+
+
+def _name(agent: Agent, above: str | None, attributes: Attributes) -> str:
+    """Name the agent and its place in the graph of agents; returns its path from the root."""
+    attributes[s.GEN_AI_OPERATION_NAME] = "invoke_agent"
+    label = clean(agent.name) if agent.name is not None else "agent" if above is None else "unannounced"
+    if agent.name is not None:
+        attributes[s.GEN_AI_AGENT_NAME] = attributes[s.AGENT_NAME] = label
+    path = label if above is None else f"{above}/{label}"[-MAX_PATH:]
+    attributes[s.GRAPH_NODE_ID] = path
+    attributes[s.GRAPH_NODE_NAME] = label
+    if above is not None:
+        attributes[s.GRAPH_NODE_PARENT_ID] = above
+    return path
