@@ -30,20 +30,29 @@ from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from agui_otel.errors import AguiOtelError
 
-INSTALL = "pip install 'agui-otel[demo]'"
-"""The command that installs Phoenix beside this package."""
+INSTALL = "pip install 'arize-phoenix>=20'"
+"""The command that installs Phoenix beside this package, as its extra `demo` does."""
 
 HTTP_PORT = 6006
 GRPC_PORT = 4317
 
+_SERVER = (sys.executable, "-m", "agui_otel.phoenix")
 _HOST = "127.0.0.1"
 _PAGE = 1000
-_LOG_LINES = 15
+_LOG_LINES = 30
+_LISTENING = "Uvicorn running on"
+"""What the server logs once its port is its own."""
+_PORT_TAKEN = ("address already in use", "failed to bind")
+"""What it logs, in lower case, where a port is somebody else's."""
 _STOP_SECONDS = 10.0
 
 
 class PhoenixError(AguiOtelError):
     """Phoenix is not installed, did not start, does not answer, or has not got what was waited for."""
+
+
+class _PortTakenError(PhoenixError):
+    """The server found a port taken that was free before."""
 
 
 def trace_url(url: str, trace_id: str) -> str:
@@ -89,31 +98,18 @@ class EmbeddedPhoenix:
     def start(self) -> EmbeddedPhoenix:
         """Start the server and wait until it answers."""
         _require_installed()
-        port = _port(self._ports[0], HTTP_PORT)
-        grpc_port = _port(self._ports[1], GRPC_PORT, but=port)
-        directory = self._given
-        if directory is None:
-            self._temporary = tempfile.mkdtemp(prefix="agui-otel-phoenix-")
-            directory = Path(self._temporary)
-        self.url = f"http://{_HOST}:{port}"
-        self.grpc_endpoint = f"http://{_HOST}:{grpc_port}"
         atexit.register(self.stop)
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._log = directory / "phoenix.log"
-            with self._log.open("wb") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "agui_otel.phoenix"],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=_environment(directory, port, grpc_port),
-                    start_new_session=True,
-                )
-            self._wait_until_healthy(self._process)
+            directory = self._make_directory()
+            try:
+                self._launch(directory, HTTP_PORT, GRPC_PORT)
+            except _PortTakenError:
+                # Somebody took a port between our look and the server's own attempt.
+                self._end()
+                self._launch(directory, 0, 0)
         except OSError as error:
             self.stop()
-            raise PhoenixError(f"Phoenix cannot run in {directory}: {error}") from error
+            raise PhoenixError(f"Phoenix cannot run: {error}") from error
         except BaseException:
             self.stop()
             raise
@@ -122,6 +118,12 @@ class EmbeddedPhoenix:
     def stop(self) -> None:
         """Stop the server, and remove its directory if that was a temporary one. May be called again."""
         atexit.unregister(self.stop)
+        self._end()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             assert process.stdin is not None
@@ -133,9 +135,6 @@ class EmbeddedPhoenix:
                 process.wait()
             finally:
                 process.stdin.close()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
 
     def __enter__(self) -> EmbeddedPhoenix:
         return self.start()
@@ -153,16 +152,46 @@ class EmbeddedPhoenix:
             return ""
         return "\n".join(text.splitlines()[-lines:])
 
+    def _make_directory(self) -> Path:
+        directory = self._given
+        if directory is None:
+            self._temporary = tempfile.mkdtemp(prefix="agui-otel-phoenix-")
+            directory = Path(self._temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def _launch(self, directory: Path, usual_port: int, usual_grpc_port: int) -> None:
+        port = _port(self._ports[0], usual_port)
+        grpc_port = _port(self._ports[1], usual_grpc_port, but=port)
+        self.url = f"http://{_HOST}:{port}"
+        self.grpc_endpoint = f"http://{_HOST}:{grpc_port}"
+        self._log = directory / "phoenix.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                _SERVER,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(directory, port, grpc_port),
+                start_new_session=True,
+            )
+        self._wait_until_healthy(self._process)
+
     def _wait_until_healthy(self, process: subprocess.Popen[bytes]) -> None:
         opener = _opener(self.url)
         deadline = time.monotonic() + self._timeout
         while time.monotonic() < deadline:
             code = process.poll()
             if code is not None:
-                raise PhoenixError(f"Phoenix ended while it started, with status {code}.\n{self.log_tail()}")
-            with contextlib.suppress(OSError), opener.open(f"{self.url}/healthz", timeout=2) as answer:
-                if answer.status == 200 and process.poll() is None:
-                    return
+                log = self.log_tail(1000).lower()
+                taken = self._ports == (None, None) and any(sign in log for sign in _PORT_TAKEN)
+                kind = _PortTakenError if taken else PhoenixError
+                raise kind(f"Phoenix ended while it started, with status {code}.\n{self.log_tail()}")
+            # The answer may be another server's, whose port ours is about to find taken.
+            if _LISTENING in self.log_tail(1000):
+                with contextlib.suppress(OSError), opener.open(f"{self.url}/healthz", timeout=2) as answer:
+                    if answer.status == 200:
+                        return
             time.sleep(0.1)
         raise PhoenixError(f"Phoenix did not answer within {self._timeout:g} s.\n{self.log_tail()}")
 
@@ -272,7 +301,7 @@ def _port(asked: int | None, usual: int, *, but: int | None = None) -> int:
         if not _is_free(asked):
             raise PhoenixError(f"port {asked} is taken")
         return asked
-    if usual != but and _is_free(usual):
+    if usual and usual != but and _is_free(usual):
         return usual
     while True:
         with socket.socket() as probe:
@@ -304,6 +333,7 @@ def _environment(directory: Path, port: int, grpc_port: int) -> dict[str, str]:
         PHOENIX_HOST=_HOST,
         PHOENIX_PORT=str(port),
         PHOENIX_GRPC_PORT=str(grpc_port),
+        PHOENIX_LOGGING_LEVEL="info",
         PHOENIX_TELEMETRY_ENABLED="false",
         PHOENIX_ALLOW_EXTERNAL_RESOURCES="false",
         PHOENIX_DISABLE_AGENT_ASSISTANT="true",
@@ -317,7 +347,8 @@ def _serve() -> None:
     """Be the server: stop when the standard input, which the parent holds, is closed."""
 
     def watch() -> None:
-        sys.stdin.buffer.read()
+        while os.read(0, 1):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

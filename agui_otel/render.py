@@ -130,9 +130,9 @@ def _title(node: Node) -> Line:
     if failed:
         reason = node.description or attributes.get(s.ERROR_TYPE) or ""
         line.append(Piece(f"  {'' if outcome else 'ERROR '}{_short(reason)}", "red"))
-    facts = [duration(node.end - node.start), *_facts(attributes)]
-    line.append(Piece(f"  {', '.join(facts)}", "dim"))
-    return line
+    lasted = [duration(node.end - node.start)] if node.end > node.start else []
+    facts = ", ".join((*lasted, *_facts(attributes)))
+    return [*line, Piece(f"  {facts}", "dim")] if facts else line
 
 
 def _facts(attributes: dict[str, Any]) -> Iterator[str]:

@@ -151,9 +151,7 @@ def span_tree(
         node, depth = pending.pop()
         indent = "  " * depth
         lines.append(indent + _span_line(node, patterns))
-        lines += (
-            f"{indent}  * {event.name}{_chosen(event.attributes, event_patterns)}" for event in node.events
-        )
+        lines += (f"{indent}  * {event.name}{_chosen(event.attributes, event_patterns)}" for event in node.events)
         if links:
             for link in node.links:
                 target = names.get((link.trace_id, link.span_id), "elsewhere")
@@ -176,9 +174,7 @@ def _span_line(node: Node, patterns: tuple[str, ...]) -> str:
 
 def _chosen(attributes: dict[str, Any], patterns: tuple[str, ...], *, but: str | None = None) -> str:
     return "".join(
-        f" {key}={_value(attributes[key])}"
-        for key in sorted(attributes)
-        if key != but and _matches(key, patterns)
+        f" {key}={_value(attributes[key])}" for key in sorted(attributes) if key != but and _matches(key, patterns)
     )
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider, get_tracer_provider
+from opentelemetry.trace import TracerProvider
 
 from agui_otel.config import Settings
-from agui_otel.exporting import current_handle, handle_for
+from agui_otel.exporting import Handle, current_handle, handle_for
 from agui_otel.tracing.boundary import Boundary
+from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import session_in
-from agui_otel.tracing.session import Attributes, Observer, Session
+from agui_otel.tracing.memory import open_memory
+from agui_otel.tracing.session import Observer, Session
 
 _logger = logging.getLogger("agui_otel")
 
@@ -35,40 +38,32 @@ def observer(
     tool_failed: Callable[[str, Any], bool | str] | None = None,
     decision: Callable[[Mapping[str, Any]], str | None] | None = None,
 ) -> Observer:
-    """How to observe: the caller's providers, else those of `setup`, else the process's global ones.
+    """How to observe. Where no providers are given, each stream uses those that there are when it starts.
 
-    Raises ConfigurationError where the environment holds a setting that is not allowed.
+    Raises ConfigurationError where the environment, or `config`, holds a setting that is not allowed.
     """
     settings = config if config is not None else environment_settings()
-    handle = current_handle() if tracer_provider is None else handle_for(tracer_provider)
-    if handle is not None:
-        tracer_provider = tracer_provider or handle.tracer_provider
-        meter_provider = meter_provider or handle.meter_provider
-    phoenix = handle is not None and handle.exports_to_phoenix
-    if not phoenix:
-        _say_that_content_is_left_out(settings)
+    memory = None
+    if not settings.disabled:
+        memory = open_memory(settings.thread_memory, ttl=settings.thread_memory_ttl, size=settings.thread_memory_size)
     return Observer(
         settings=settings,
-        tracer_provider=tracer_provider or get_tracer_provider(),
+        tracer_provider=tracer_provider,
         meter_provider=meter_provider,
         redact=redact,
         tool_failed=tool_failed,
         decision=decision,
-        phoenix=phoenix,
+        memory=memory,
     )
 
 
-@lru_cache(maxsize=1)
-def _say_that_content_is_left_out(settings: Settings) -> None:
-    if settings.capture == "auto" and settings.genai_capture is None and not settings.disabled:
-        _logger.info(
-            "agui-otel exports names, ids, counts and times, and no content (texts, arguments, results); "
-            "AGUI_OTEL_CAPTURE=full adds it, AGUI_OTEL_CAPTURE=metadata silences this line"
-        )
+def handle_of(how: Observer) -> Handle | None:
+    """What `setup` returned for the providers that `how` uses; None where they are the host's."""
+    return current_handle() if how.tracer_provider is None else handle_for(how.tracer_provider)
 
 
 def start(
-    how: Observer | None, context: Context, given: Any, agent_name: str | None, attributes: Attributes | None
+    how: Observer, context: Context, given: Any, agent_name: str | None, attributes: Attributes | None
 ) -> Session | None:
     """A session for a stream that starts in `context`; None where nothing is to be observed here.
 
@@ -76,15 +71,43 @@ def start(
     lacks. Never raises.
     """
     try:
-        if how is None or how.settings.disabled:
+        if how.settings.disabled:
             return None
         outer: Session | None = session_in(context)
         if outer is not None and outer.serves(given):
             outer.adopt(agent_name, attributes, given)
             return None
-        return Session(how, context, given=given, agent_name=agent_name, attributes=attributes)
+        return Session(_resolved(how), context, given=given, agent_name=agent_name, attributes=attributes)
     except Exception as error:
         if Boundary.strict:
             raise
         _logger.warning("agui-otel cannot observe a stream: %s", type(error).__name__)
         return None
+
+
+def _resolved(how: Observer) -> Observer:
+    """`how` with the providers of `setup`, where it has none of its own; a session takes the global ones else."""
+    handle = handle_of(how)
+    if handle is None or not handle.exports_to_phoenix:
+        _say_that_content_is_left_out(how.settings)
+    if handle is None:
+        return how
+    return replace(
+        how,
+        tracer_provider=handle.tracer_provider,
+        meter_provider=handle.meter_provider if how.meter_provider is None else how.meter_provider,
+        phoenix=handle.exports_to_phoenix,
+    )
+
+
+def _say_that_content_is_left_out(settings: Settings) -> None:
+    if settings.capture == "auto" and settings.genai_capture is None:
+        _say_once()
+
+
+@lru_cache(maxsize=1)
+def _say_once() -> None:
+    _logger.info(
+        "agui-otel exports names, ids, counts and times, and no content (texts, arguments, results); "
+        "AGUI_OTEL_CAPTURE=full adds it, AGUI_OTEL_CAPTURE=metadata silences this line"
+    )

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextvars import Token
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.context import Context, attach, get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanContext, TracerProvider
 
-from agui_otel.attach.observe import observer, start
+from agui_otel.attach.observe import handle_of, observer, start
 from agui_otel.config import Settings
-from agui_otel.exporting import current_handle, handle_for
-from agui_otel.tracing.session import Attributes, Observer, Session, reason_of
+from agui_otel.tracing.ending import reason_of, reason_to_leave
+from agui_otel.tracing.host import Attributes
+from agui_otel.tracing.inside import session_in
+from agui_otel.tracing.session import Observer, Session
 
 Event = TypeVar("Event")
 
@@ -80,9 +92,7 @@ def trace_events(
     Raises:
         ConfigurationError: an environment variable holds a setting that is not allowed.
     """
-    how = observer(
-        config, tracer_provider, meter_provider, redact=redact, tool_failed=tool_failed, decision=decision
-    )
+    how = observer(config, tracer_provider, meter_provider, redact=redact, tool_failed=tool_failed, decision=decision)
     if isinstance(events, AsyncIterable):
         return _trace_async(events, how, input, agent_name, attributes)
     return _trace_sync(events, how, input, agent_name, attributes)
@@ -92,7 +102,7 @@ class _Surroundings:
     """The context in which the source is pulled next.
 
     The caller's current one with the session and the run's span; or, once the source has left another behind at the end
-    of a pull (a span that it keeps current over its own yield), that one.
+    of a pull (a span that it keeps current over its own yield), that one. `enter` and `leave` stand in one frame.
     """
 
     __slots__ = ("_base", "_given", "_left", "_runs", "_session")
@@ -104,19 +114,22 @@ class _Surroundings:
         self._given = Context()
         self._left: Context | None = None
 
-    def enter(self) -> Any:
-        if self._left is None:
-            base, session = get_current(), self._session
-            if base is not self._base or session.runs != self._runs:
-                self._base, self._runs = base, session.runs
-                self._given = session.surround(base)
-            return attach(self._given)
-        return attach(self._left)
+    def enter(self) -> Token[Context]:
+        if self._left is not None:
+            return attach(self._left)
+        base, session = get_current(), self._session
+        if base is not self._base or session.runs != self._runs:
+            self._base, self._runs = base, session.runs
+            self._given = session.surround(base)
+        return attach(self._given)
 
-    def leave(self, token: Any) -> None:
+    def leave(self, token: Token[Context]) -> None:
         left = get_current()
+        try:
+            token.var.reset(token)
+        except ValueError:
+            return  # a pull that its task never ended, closed elsewhere: nothing was attached here
         self._left = None if left is self._given else left
-        detach(token)
 
 
 async def _trace_async(
@@ -126,74 +139,110 @@ async def _trace_async(
     agent_name: str | None,
     attributes: Attributes | None,
 ) -> AsyncGenerator[Event, None]:
-    source = events.__aiter__()
     session = start(how, get_current(), given, agent_name, attributes)
     if session is None:
-        async for event in events:
+        async for event in _pass_on(events):
             yield event
         return
     session.begin()
     around = _Surroundings(session)
-    pull, feed, enter, leave = source.__anext__, session.feed, around.enter, around.leave
+    feed, enter, leave = session.feed, around.enter, around.leave
     try:
+        token = enter()
+        try:
+            source = aiter(events)
+        finally:
+            leave(token)
+        pull = source.__anext__
         while True:
             token = enter()
             try:
                 event = await pull()
+            except StopAsyncIteration:
+                break
             finally:
                 leave(token)
             feed(event)
-            yield event
-    except StopAsyncIteration:
-        session.finish("exhausted")
-    except BaseException as error:
-        close = getattr(source, "aclose", None)
-        try:
-            if isinstance(error, GeneratorExit) and close is not None:
+            try:
+                yield event
+            except BaseException as error:
                 token = enter()
                 try:
-                    await close()
+                    await _close(source)
                 finally:
                     leave(token)
-        finally:
-            session.finish(reason_of(error), error)
+                    session.finish(reason_to_leave(error), error)
+                raise
+    except BaseException as error:
+        session.finish(reason_of(error), error)
         raise
+    session.finish("exhausted")
+
+
+async def _pass_on(events: AsyncIterable[Event]) -> AsyncGenerator[Event, None]:
+    """The events, untraced; closing it closes their source, as it does where they are traced."""
+    source = aiter(events)
+    async for event in source:
+        try:
+            yield event
+        except BaseException:
+            await _close(source)
+            raise
+
+
+async def _close(source: AsyncIterator[Event]) -> None:
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def _trace_sync(
     events: Iterable[Event], how: Observer, given: Any, agent_name: str | None, attributes: Attributes | None
-) -> Generator[Event, None, None]:
-    source = iter(events)
+) -> Generator[Event, None, Any]:
     session = start(how, get_current(), given, agent_name, attributes)
     if session is None:
-        yield from source
-        return
+        return (yield from events)
     session.begin()
     around = _Surroundings(session)
-    pull, feed, enter, leave = source.__next__, session.feed, around.enter, around.leave
+    feed, enter, leave = session.feed, around.enter, around.leave
     try:
+        token = enter()
+        try:
+            source = iter(events)
+        finally:
+            leave(token)
+        pull = source.__next__
         while True:
             token = enter()
             try:
                 event = pull()
+            except StopIteration as stop:
+                returned = stop.value
+                break
             finally:
                 leave(token)
             feed(event)
-            yield event
-    except StopIteration:
-        session.finish("exhausted")
-    except BaseException as error:
-        close = getattr(source, "close", None)
-        try:
-            if isinstance(error, GeneratorExit) and close is not None:
+            try:
+                yield event
+            except BaseException as error:
                 token = enter()
                 try:
-                    close()
+                    _close_sync(source)
                 finally:
                     leave(token)
-        finally:
-            session.finish(reason_of(error), error)
+                    session.finish(reason_to_leave(error), error)
+                raise
+    except BaseException as error:
+        session.finish(reason_of(error), error)
         raise
+    session.finish("exhausted")
+    return returned
+
+
+def _close_sync(source: Iterator[Event]) -> None:
+    close = getattr(source, "close", None)
+    if close is not None:
+        close()
 
 
 class TracingSubscriber:
@@ -223,6 +272,7 @@ class TracingSubscriber:
         self._lock = threading.Lock()
         self._started = False
         self._session: Session | None = None
+        self._outer: Session | None = None  # an observer of the same run, where there is one
 
     def on_event(self, event: object) -> None:
         """Take the stream's next event. Threads may call it, one event after another."""
@@ -242,13 +292,13 @@ class TracingSubscriber:
     @property
     def span_context(self) -> SpanContext | None:
         """The span context of the current run, or of the last one; None before the first."""
-        return self._session.span_context if self._session is not None else None
+        session = self._session if self._session is not None else self._outer
+        return session.span_context if session is not None else None
 
     @property
     def trace_url(self) -> str | None:
         """The run's page in Phoenix; None before the first run, or where traces do not go to Phoenix."""
-        context, provider = self.span_context, self._how.tracer_provider
-        handle = handle_for(provider) if provider is not None else current_handle()
+        context, handle = self.span_context, handle_of(self._how)
         return handle.trace_url(context.trace_id) if handle is not None and context is not None else None
 
     def __enter__(self) -> TracingSubscriber:
@@ -269,13 +319,16 @@ class TracingSubscriber:
     def _start(self) -> Session | None:
         if not self._started:
             self._started = True
-            self._session = start(self._how, get_current(), *self._about)
+            context = get_current()
+            self._session = start(self._how, context, *self._about)
             if self._session is not None:
                 self._session.begin()
+            elif not self._how.settings.disabled:
+                self._outer = session_in(context)
         return self._session
 
     def _finish(self, error: BaseException | None) -> None:
         with self._lock:
-            session = self._start() if error is not None else self._session
+            session = self._start()
             if session is not None:
                 session.finish("exhausted" if error is None else reason_of(error), error)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from agui_otel.cli import blame, check, replay, tree
+from agui_otel.cli import blame, check, demo, replay, tree
 from agui_otel.errors import AguiOtelError
 
-_COMMANDS = (replay, tree, check, blame)
+_COMMANDS = (demo, replay, tree, check, blame)
 
 _ABOUT = """\
 See AG-UI agent runs as span trees: subagents, tool calls, state, interrupts.
@@ -46,6 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     arguments = make_parser().parse_args(argv)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
@@ -31,7 +33,8 @@ of one call share a memory, so that a resumed run finds the run that it continue
 """
 
 _FLUSH_EVERY = 500
-"""Spans after which is waited until they are sent: a recording is read faster than a queue is emptied."""
+"""Spans after which it waits until they are sent: a recording is read faster than the queue is emptied."""
+_FLUSH_SECONDS = 60.0
 
 
 def register(commands: Any) -> None:
@@ -79,16 +82,18 @@ def _send(recordings: Sequence[Recording], arguments: argparse.Namespace) -> int
         project=arguments.project,
         set_global=False,
     )
-    with handle:
+    refusals = _Refusals()
+    with handle, refusals:
         if handle.phoenix_url is not None:
-            PhoenixClient(handle.phoenix_url).ping()
-        sent = _Sent(lambda: _flush(handle))
+            PhoenixClient(handle.phoenix_url, api_key=os.environ.get("PHOENIX_API_KEY")).ping()
         assert isinstance(handle.tracer_provider, TracerProvider)
-        handle.tracer_provider.add_span_processor(sent)
+        ended = _Ended(handle)
+        handle.tracer_provider.add_span_processor(ended)
 
         def after(recording: Recording) -> None:
-            _flush(handle)
-            for name, trace_id in sent.take_roots():
+            if not handle.force_flush(_FLUSH_SECONDS) or refusals.first is not None:
+                raise AguiOtelError(f"the traces were not taken: {refusals.first or 'it took too long'}")
+            for name, trace_id in ended.take_roots():
                 page = trace_url(handle.phoenix_url, trace_id) if handle.phoenix_url else f"trace {trace_id}"
                 print(f"{recording.path}: {name}: {page}")
             sys.stdout.flush()
@@ -101,11 +106,6 @@ def _send(recordings: Sequence[Recording], arguments: argparse.Namespace) -> int
             after=after,
         )
     return report(errors)
-
-
-def _flush(handle: Handle) -> None:
-    if not handle.force_flush(60.0):
-        raise AguiOtelError("the traces could not be sent within a minute")
 
 
 class _Printer(SpanExporter):
@@ -130,11 +130,11 @@ class _Printer(SpanExporter):
             raise self._error
 
 
-class _Sent(SpanProcessor):
-    """Counts ended spans, and collects the roots among them."""
+class _Ended(SpanProcessor):
+    """Collects the roots of what has ended, and keeps the reading from outrunning the sending."""
 
-    def __init__(self, flush: Callable[[], None]) -> None:
-        self._flush = flush
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
         self._count = 0
         self._roots: list[tuple[str, str]] = []
 
@@ -144,9 +144,29 @@ class _Sent(SpanProcessor):
             self._roots.append((span.name, f"{context.trace_id:032x}"))
         self._count += 1
         if self._count % _FLUSH_EVERY == 0:
-            self._flush()
+            self._handle.force_flush(_FLUSH_SECONDS)
 
     def take_roots(self) -> list[tuple[str, str]]:
         """Return (name, trace id) of the roots since the last call."""
         roots, self._roots = self._roots, []
         return roots
+
+
+class _Refusals(logging.Handler):
+    """Takes note of what the exporters say of spans that were not taken: they raise nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.first: str | None = None
+        self._logger = logging.getLogger("opentelemetry.exporter")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if self.first is None and "metric" not in record.name + message:
+            self.first = message
+
+    def __enter__(self) -> None:
+        self._logger.addHandler(self)
+
+    def __exit__(self, *error: object) -> None:
+        self._logger.removeHandler(self)

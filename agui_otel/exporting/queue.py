@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,7 +36,7 @@ RESULTS: tuple[Result, ...] = ("exported", "refused", "dropped")
 REQUEST_BYTES = 2 * 1024 * 1024
 """A request's size at most, estimated, when it has more than one span: half of what gRPC servers take."""
 QUEUE_BYTES = 64 * 1024 * 1024
-"""The waiting spans' size at most, estimated."""
+"""The size at most, estimated, of the spans that wait beyond the first batch."""
 
 _GRACE = 0.25
 """Seconds that an exporter has to return once it was told to stop."""
@@ -67,7 +67,7 @@ class SpanQueue(SpanProcessor):
     def _start(self) -> None:
         """Begin empty, with a thread; in a forked child too, whose parent exports what was waiting."""
         self._changed = threading.Condition()
-        self._waiting: deque[tuple[ReadableSpan, int]] = deque()
+        self._waiting: deque[tuple[ReadableSpan, int]] = deque()  # with their sizes, where they count
         self._bytes = 0
         self._entered = 0
         self._left = 0
@@ -84,10 +84,8 @@ class SpanQueue(SpanProcessor):
         """Take an ended span, or count it as dropped. Never waits for the exporter."""
         if span.context is None or not span.context.trace_flags.sampled:
             return
-        try:
-            size = span_size(span)
-        except UnicodeEncodeError:
-            size = REQUEST_BYTES  # No exporter can encode it either: alone, it takes no other span with it.
+        # Less than a batch is no backlog: sizing it is left to the exporting thread.
+        size = _size(span) if len(self._waiting) >= self._limits.max_batch else 0
         with self._changed:
             taken = not self._closed and self._has_room(size)
             if taken:
@@ -102,12 +100,10 @@ class SpanQueue(SpanProcessor):
             self._count("dropped", 1)
 
     def _has_room(self, size: int) -> bool:
-        if not self._waiting:
-            return True
         return len(self._waiting) < self._limits.max_spans and self._bytes + size <= QUEUE_BYTES
 
     def _is_batch(self) -> bool:
-        return len(self._waiting) >= self._limits.max_batch or self._bytes >= REQUEST_BYTES
+        return len(self._waiting) >= self._limits.max_batch
 
     def force_flush(self, timeout_millis: float = 30_000) -> bool:
         """Export what has ended until now; False when that took longer than the limit, in milliseconds."""
@@ -156,17 +152,15 @@ class SpanQueue(SpanProcessor):
     def _work(self) -> None:
         # Our own requests must not be traced by an instrumented HTTP or gRPC client.
         context_api.attach(context_api.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
-        while True:
-            batch = self._next_batch()
-            if not batch:
-                return
-            self._export(batch)
-            with self._changed:
-                self._left += len(batch)
-                self._changed.notify_all()
+        while batch := self._next_batch():
+            for request in requests(batch):
+                self._export(request)
+                with self._changed:
+                    self._left += len(request)
+                    self._changed.notify_all()
 
     def _next_batch(self) -> list[ReadableSpan]:
-        """Wait for a request's worth of spans, or for whatever there is when it is time; empty at the end."""
+        """Wait for a batch of spans, or for whatever there is when it is time; empty at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             due = time.monotonic() + self._limits.delay
@@ -174,19 +168,14 @@ class SpanQueue(SpanProcessor):
                 remaining = due - time.monotonic()
                 if remaining <= 0 or not self._changed.wait(remaining):
                     break
-            batch: list[ReadableSpan] = []
-            total = 0
-            while self._waiting and len(batch) < self._limits.max_batch:
-                span, size = self._waiting[0]
-                if batch and total + size > REQUEST_BYTES:
-                    break
-                self._waiting.popleft()
-                batch.append(span)
-                total += size
-            self._bytes -= total
-            return batch
+            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._limits.max_batch))]
+            self._bytes -= sum(size for _, size in taken)
+            return [span for span, _ in taken]
 
     def _export(self, batch: Sequence[ReadableSpan]) -> None:
+        if self._gave_up:
+            self._count("dropped", len(batch))
+            return
         try:
             exported = self._exporter.export(batch) is SpanExportResult.SUCCESS
         except Exception:
@@ -197,6 +186,29 @@ class SpanQueue(SpanProcessor):
             dropped, self._dropped_unsaid = self._dropped_unsaid, 0
         if dropped:
             _logger.warning("%d spans were dropped: the export queue was full", dropped)
+
+
+def requests(batch: Iterable[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
+    """Cut a batch where a request would be larger than `REQUEST_BYTES`; a larger span is alone in its own."""
+    request: list[ReadableSpan] = []
+    total = 0
+    for span in batch:
+        size = _size(span)
+        if request and total + size > REQUEST_BYTES:
+            yield request
+            request, total = [], 0
+        request.append(span)
+        total += size
+    if request:
+        yield request
+
+
+def _size(span: ReadableSpan) -> int:
+    """The span's size; where no exporter can encode it, a whole request's, so that it takes no other with it."""
+    try:
+        return span_size(span)
+    except UnicodeEncodeError:
+        return REQUEST_BYTES
 
 
 def span_size(span: ReadableSpan) -> int:

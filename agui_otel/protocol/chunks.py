@@ -65,9 +65,7 @@ def _kind(noun: str, prefix: str, content: str, id_field: str, *fixed: str) -> _
 
 _KINDS: dict[str, _Kind] = {
     "TEXT_MESSAGE_CHUNK": _kind("text message", "TEXT_MESSAGE", "CONTENT", "messageId", "role", "name"),
-    "TOOL_CALL_CHUNK": _kind(
-        "tool call", "TOOL_CALL", "ARGS", "toolCallId", "toolCallName", "parentMessageId"
-    ),
+    "TOOL_CALL_CHUNK": _kind("tool call", "TOOL_CALL", "ARGS", "toolCallId", "toolCallName", "parentMessageId"),
     "REASONING_MESSAGE_CHUNK": _kind("reasoning message", "REASONING_MESSAGE", "CONTENT", "messageId"),
 }
 

@@ -6,6 +6,7 @@ The tracker creates and changes them; whoever consumes its transitions may keep 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from agui_otel.protocol.inputs import RunInput
     from agui_otel.protocol.thread import SpanRef
     from agui_otel.protocol.usage import Usage
+
+MAX_TOLD_APART = 4096
+"""Paths beyond the limit that a `PathSum` counts once each."""
 
 
 class Outcome(str, Enum):
@@ -39,10 +43,38 @@ class Failure(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What an agent said last: its text up to the limit, and its real length in characters."""
+    """What an agent said last: its text up to the limit, its real length in characters, and when it was said."""
 
     text: str
     chars: int
+    at: int
+
+
+class PathSum:
+    """Distinct JSON Pointers: the first `limit` of them in ``kept``, and in ``omitted`` how many more there were."""
+
+    __slots__ = ("_limit", "_more", "kept", "omitted")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._more: set[int] = set()
+        self.kept: dict[str, None] = {}
+        self.omitted = 0
+
+    def add(self, paths: Iterable[str], unnamed: int = 0) -> None:
+        """Take the paths of one update, and how many it had besides. Of very many, some are counted twice."""
+        for path in paths:
+            if path in self.kept:
+                continue
+            if len(self.kept) < self._limit:
+                self.kept[path] = None
+                continue
+            key = hash(path)
+            if key not in self._more:
+                self.omitted += 1
+                if len(self._more) < MAX_TOLD_APART:
+                    self._more.add(key)
+        self.omitted += unnamed
 
 
 class Entity:
@@ -77,12 +109,13 @@ class Entity:
 class Streamed(Entity):
     """An entity whose text arrives in deltas: counted and timed whole, kept up to a limit of characters."""
 
-    __slots__ = ("chars", "chunks", "first_chunk_at", "max_gap", "metadata", "parts", "room")
+    __slots__ = ("chars", "chunks", "first_chunk_at", "max_gap", "metadata", "parts", "room", "touched_at")
 
     owner: Agent
 
     def __init__(self, ident: str, owner: Agent, at: int, room: int) -> None:
         super().__init__(ident, owner, at)
+        self.touched_at = at
         self.chunks = 0
         self.chars = 0
         self.first_chunk_at: int | None = None
@@ -105,6 +138,11 @@ class Streamed(Entity):
         if self.room > 0:
             self.parts.append(delta if len(delta) <= self.room else delta[: self.room])
             self.room -= len(delta)
+
+    @property
+    def last_event_at(self) -> int:
+        """When its last event came: a delta (``last_at``), or one that said nothing (``touched_at``)."""
+        return max(self.last_at, self.touched_at)
 
     def forget(self) -> None:
         """Give back the text: it has been told, and only counts matter from now on."""
@@ -131,7 +169,9 @@ class Message(Streamed):
     def become_answer(self) -> None:
         """What an assistant said last, so far, is its agent's answer."""
         if self.chars and self.role == "assistant":
-            self.owner.answer = Answer(self.text, self.chars)
+            said = self.owner.answer
+            if said is None or said.at <= self.last_at:
+                self.owner.answer = Answer(self.text, self.chars, self.last_at)
 
 
 class Reasoning(Streamed):
@@ -237,7 +277,7 @@ class Agent(Entity):
         self.raws = 0
         self.encrypted = 0
         self.state_updates = 0
-        self.state_paths: dict[str, None] = {}
+        self.state_paths: PathSum | None = None
         self.usage: dict[tuple[str | None, str | None], Usage] = {}
         self.child_failed = False
         self.cause = "own"
@@ -272,12 +312,8 @@ class Subagent(Agent):
     """One invocation of a subagent."""
 
     __slots__ = (
-        "interrupt_ids",
-        "parent_message_id",
-        "parent_subagent_id",
-        "parent_tool_call_id",
-        "restarted",
-    )
+        "dispatched_by", "interrupt_ids", "parent_message_id", "parent_subagent_id", "parent_tool_call_id", "restarted",
+    )  # fmt: skip
 
     level = "subagent"
 
@@ -286,8 +322,22 @@ class Subagent(Agent):
         self.parent_tool_call_id: str | None = None
         self.parent_subagent_id: str | None = None
         self.parent_message_id: str | None = None
+        self.dispatched_by: ToolCall | None = None
         self.interrupt_ids: tuple[str, ...] = ()
         self.restarted = False
+
+    def place(self, parent: Agent | ToolCall, at: int) -> None:
+        """It was known by its id only, and is opened now under `parent`."""
+        self.parent = parent
+        self.parent_agent = parent.owner if isinstance(parent, ToolCall) else parent
+        self.opened_at = self.last_at = at
+        self.ended_at = None
+
+    def be_dispatched_by(self, tool: ToolCall) -> None:
+        """`tool` is the call that its ``parentToolCallId`` names."""
+        self.dispatched_by = tool
+        if self not in tool.dispatched:
+            tool.dispatched.append(self)
 
 
 class Run(Agent):

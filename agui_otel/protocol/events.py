@@ -9,11 +9,12 @@ Types outside the 31 pass as they are, because a newer producer is no broken one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, NoReturn
 
+from pydantic import BaseModel
 from pydantic_core import from_json, to_jsonable_python
 
 from agui_otel.protocol.shapes import EVENTS, Shape, ShapeError, json_type
@@ -63,7 +64,7 @@ def parse(data: bytes | str) -> dict[str, Any] | Unreadable:
     """
     try:
         value = from_json(data, allow_inf_nan=False)
-    except ValueError:
+    except (ValueError, TypeError):  # a str with lone surrogates is a TypeError
         value = _parse_slowly(data)
     if isinstance(value, (dict, Unreadable)):
         return value
@@ -154,43 +155,72 @@ def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
         event["type"] = kind
         shape = EVENTS.get(kind)
         for name, value in _attributes(raw, shape):
-            if value is None and (shape is None or name not in shape.required):
-                continue
-            event[name] = _plain(value)
+            if type(value) is str:
+                event[name] = value
+            elif value is not None or (shape is not None and name in shape.required):
+                event[name] = _plain(value)
     except Malformed:
         raise
     except RecursionError:
         raise Malformed("event: nested too deeply", kind, event) from None
     except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
         raise Malformed(f"event: cannot be read ({type(error).__name__})", kind, event) from None
-    return event if shape is None else _checked(event, kind, shape, notes)
+    return event if shape is None else read(event, notes)
 
 
-def _attributes(raw: object, shape: Shape | None) -> Iterator[tuple[str, Any]]:
-    """The fields of an event object under their wire names: its shape's, and those beside them."""
-    known: frozenset[str] = frozenset()
-    if shape is not None:
-        known, names = _spellings(shape)
-        for wire, attribute in names:
-            value = getattr(raw, attribute, _ABSENT)
-            if value is _ABSENT and attribute != wire:
-                value = getattr(raw, wire, _ABSENT)
-            if value is not _ABSENT:
-                yield wire, value
-    else:
-        for attribute, value in getattr(raw, "__dict__", {}).items():
-            if not attribute.startswith("_") and attribute != "type":
-                yield _camel(attribute), value
-    for name, value in (getattr(raw, "__pydantic_extra__", None) or {}).items():
-        if name not in known:
-            yield name, value
+def _attributes(raw: object, shape: Shape | None) -> Iterable[tuple[str, Any]]:
+    """The fields of an event object under their wire names."""
+    model: Any = type(raw)
+    fields = _model_fields(model)
+    if fields is not None:
+        return _of_model(raw, fields)
+    return _public(raw) if shape is None else _of_shape(raw, shape)
+
+
+def _of_model(raw: Any, fields: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, Any]]:
+    """What a pydantic model declares, and what else it was given."""
+    values = vars(raw)
+    for attribute, wire in fields:
+        if attribute in values:
+            yield wire, values[attribute]
+    extra = raw.__pydantic_extra__
+    if extra:
+        yield from extra.items()
+
+
+def _of_shape(raw: object, shape: Shape) -> Iterator[tuple[str, Any]]:
+    """The attributes that stand for the fields of a shape, in either spelling."""
+    for wire, attribute in _spellings(shape):
+        value = getattr(raw, attribute, _ABSENT)
+        if value is _ABSENT and attribute != wire:
+            value = getattr(raw, wire, _ABSENT)
+        if value is not _ABSENT:
+            yield wire, value
+
+
+def _public(raw: object) -> Iterator[tuple[str, Any]]:
+    """The public attributes of an object of an unknown type."""
+    for attribute, value in getattr(raw, "__dict__", {}).items():
+        if not attribute.startswith("_") and attribute != "type":
+            yield _camel(attribute), value
+
+
+@lru_cache(maxsize=256)
+def _model_fields(model: Any) -> tuple[tuple[str, str], ...] | None:
+    """The fields of a pydantic model but `type`: attribute and wire name; None for any other class."""
+    if not issubclass(model, BaseModel):
+        return None
+    return tuple(
+        (name, field.serialization_alias or field.alias or _camel(name))
+        for name, field in _declared(model).items()
+        if name != "type"
+    )
 
 
 @cache
-def _spellings(shape: Shape) -> tuple[frozenset[str], tuple[tuple[str, str], ...]]:
+def _spellings(shape: Shape) -> tuple[tuple[str, str], ...]:
     """The wire names of a shape's fields with the attribute names that stand for them."""
-    names = (*shape.required, *shape.optional)
-    return frozenset((*names, "type")), tuple((name, _snake(name)) for name in names)
+    return tuple((name, _snake(name)) for name in (*shape.required, *shape.optional))
 
 
 def _snake(name: str) -> str:
@@ -214,10 +244,15 @@ def _plain(value: Any) -> Any:
         return [_plain(inner) for inner in value]
     if isinstance(value, Enum):
         return _plain(value.value)
-    fields = getattr(kind, "__pydantic_fields__", None)
-    if fields is not None:
-        return _plain_model(value, fields)
+    if isinstance(value, BaseModel):
+        return _plain_model(value, _declared(kind))
     return to_jsonable_python(value, by_alias=True, serialize_unknown=True)
+
+
+def _declared(model: Any) -> dict[str, Any]:
+    """The declared fields of a pydantic model; before pydantic 2.10 they had another name."""
+    fields: dict[str, Any] = getattr(model, "__pydantic_fields__", None) or model.model_fields
+    return fields
 
 
 def _plain_model(model: Any, fields: dict[str, Any]) -> dict[str, Any]:

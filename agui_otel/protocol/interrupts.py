@@ -1,9 +1,9 @@
-"""Suspended here, resumed there: interrupts, their answers, and what the thread is to remember (trace model: suspension)."""
+"""Suspended here, resumed there: interrupts, answers, and what the thread is to remember (trace model: suspension)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from agui_otel.protocol import quirks
 from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent
@@ -14,6 +14,7 @@ from agui_otel.protocol.thread import (
     SpanRef,
     SuspendedSubagent,
     ThreadChange,
+    ThreadRecord,
 )
 from agui_otel.protocol.toolcalls import decide
 from agui_otel.protocol.transitions import InterruptAnswered, InterruptRaised, Resumes, ToolCallAnswered
@@ -22,7 +23,7 @@ RefOf = Callable[[Entity], SpanRef]
 
 
 def read_answers(scope: Scope, at: int) -> None:
-    """What the run's input answers: interrupts by resume entries (or the legacy command), pending calls by tool messages."""
+    """What the input answers: interrupts by resume entries or the legacy command, pending calls by tool messages."""
     given, record = scope.run.input, scope.record
     if given is None:
         return
@@ -86,7 +87,8 @@ def _from_wire(scope: Scope, item: dict[str, Any], at: int) -> InterruptRaised:
 
     ident = item["id"]
     known = scope.record.interrupts.get(ident) if scope.record is not None else None
-    owner = known.owner if known is not None else text("subagentRunId") or _lister(scope, ident)
+    said = text("subagentRunId")
+    owner = known.owner if known is not None else said if said is not None else _lister(scope, ident)
     return InterruptRaised(
         scope.run, ident, text("reason") or "", text("message"), text("toolCallId"), text("expiresAt"), owner,
         known is not None, at,
@@ -94,33 +96,42 @@ def _from_wire(scope: Scope, item: dict[str, Any], at: int) -> InterruptRaised:
 
 
 def _lister(scope: Scope, ident: str) -> str | None:
-    return next((s.id for s in scope.subagents.values() if ident in s.interrupt_ids), None)
+    return next((s.id for s in scope.agents if ident in s.interrupt_ids), None)
 
 
 def _legacy(scope: Scope, at: int) -> Iterator[InterruptRaised]:
-    """Interrupts before 1.0 (quirk legacy_interrupt): those that suspended subagents list, then surplus CUSTOM events."""
-    remembered = list(scope.record.interrupts.values()) if scope.record is not None else []
+    """Interrupts before 1.0 (quirk legacy_interrupt): what suspended subagents list, then surplus CUSTOM events."""
+    remembered = scope.record.interrupts if scope.record is not None else {}
 
-    def raised(ident: str, owner: str | None, known: bool) -> InterruptRaised:
-        return InterruptRaised(scope.run, ident, quirks.LEGACY_INTERRUPT, None, None, None, owner, known, at)
+    def raised(ident: str, owner: str | None) -> InterruptRaised:
+        known = remembered.get(ident)
+        first_owner = known.owner if known is not None else owner
+        return InterruptRaised(
+            scope.run, ident, quirks.LEGACY_INTERRUPT, None, None, None, first_owner, known is not None, at
+        )
 
     unmatched: dict[str | None, int] = {}
     for subagent in scope.subagents.values():
         for ident in subagent.interrupt_ids:
-            yield raised(ident, subagent.id, any(r.id == ident for r in remembered))
+            yield raised(ident, subagent.id)
             unmatched[subagent.id] = unmatched.get(subagent.id, 0) + 1
-    asked_again = not scope.answered and not any(s.announced for s in scope.subagents.values())
-    restated = [r for r in remembered if r.legacy] if asked_again else []
+    restated = [known for known in remembered.values() if known.legacy] if _asks_again(scope) else []
     surplus = 0
     for owner in scope.custom_interrupts:
         if unmatched.get(owner, 0) > 0:
             unmatched[owner] -= 1
         elif restated:
-            first = restated.pop(0)
-            yield raised(first.id, first.owner, True)
+            yield raised(restated.pop(0).id, owner)
         else:
             surplus += 1
-            yield raised(f"legacy:{scope.run.id}:{surplus}", owner, False)
+            yield raised(f"legacy:{scope.run.id}:{surplus}", owner)
+
+
+def _asks_again(scope: Scope) -> bool:
+    """Whether the run does not resume anything: what it asks was asked before."""
+    given = scope.run.input
+    resumes = given is not None and (bool(given.resume) or given.legacy_resume is not None)
+    return not resumes and not any(subagent.announced for subagent in scope.agents)
 
 
 def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -> ThreadChange:
@@ -139,6 +150,7 @@ def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -
             answered_tool_calls=frozenset(scope.answered_calls),
         )
     suspended = [s for s in scope.subagents.values() if s.outcome is Outcome.SUSPENDED]
+    settled = _settled(scope)
     return ThreadChange(
         thread_id=run.thread_id,
         at=seconds,
@@ -146,9 +158,46 @@ def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -
         subagents=tuple(_suspended(s, ref_of, keep_content) for s in suspended),
         tool_calls=tuple(_pending_calls(scope, run, at, ref_of)),
         forget_interrupts=frozenset(scope.answered),
-        forget_subagents=frozenset(scope.continued_subagents),
-        forget_tool_calls=frozenset(scope.continued_calls | set(scope.answered_calls)),
+        forget_subagents=frozenset(scope.continued_subagents | settled.subagents),
+        forget_tool_calls=frozenset(scope.continued_calls | scope.answered_calls.keys() | settled.tool_calls),
     )
+
+
+class _Waiting(NamedTuple):
+    """Remembered subagents and tool calls."""
+
+    subagents: set[str]
+    tool_calls: set[str]
+
+
+def _settled(scope: Scope) -> _Waiting:
+    """What waited for the answered interrupts, their owners and those above them, and for no other one.
+
+    A producer that goes on under new ids continues none of it.
+    """
+    answered, waiting = _Waiting(set(), set()), _Waiting(set(), set())
+    record = scope.record
+    if record is not None and scope.answered:
+        for interrupt in record.interrupts.values():
+            is_over = interrupt.id in scope.answered and interrupt.id not in scope.raised
+            _add_what_waits(record, interrupt, answered if is_over else waiting)
+    return _Waiting(answered.subagents - waiting.subagents, answered.tool_calls - waiting.tool_calls)
+
+
+def _add_what_waits(record: ThreadRecord, interrupt: OpenInterrupt, into: _Waiting) -> None:
+    """Add the owner of `interrupt` and its tool call, and all that are above them."""
+    owners = [s.id for s in record.subagents.values() if s.id == interrupt.owner or interrupt.id in s.interrupt_ids]
+    calls = [interrupt.tool_call] if interrupt.tool_call is not None else []
+    while owners or calls:
+        subagent = record.subagents.get(owners.pop()) if owners else None
+        if subagent is not None and subagent.id not in into.subagents:
+            into.subagents.add(subagent.id)
+            owners.extend([subagent.parent_subagent] if subagent.parent_subagent is not None else [])
+            calls.extend([subagent.parent_tool_call] if subagent.parent_tool_call is not None else [])
+        call = record.tool_calls.get(calls.pop()) if calls else None
+        if call is not None and call.id not in into.tool_calls:
+            into.tool_calls.add(call.id)
+            owners.extend([call.owner] if call.owner is not None else [])
 
 
 def _open_interrupt(scope: Scope, raised: InterruptRaised, ref_of: RefOf) -> OpenInterrupt:

@@ -168,8 +168,6 @@ class JSONArrayDecoder:
             self._emit(too_large(self._limit), payloads)
         self._skipping = True
 
-    def _emit(
-        self, payload: dict[str, Any] | Unreadable, payloads: list[dict[str, Any] | Unreadable]
-    ) -> None:
+    def _emit(self, payload: dict[str, Any] | Unreadable, payloads: list[dict[str, Any] | Unreadable]) -> None:
         payloads.append(payload)
         self.lines.append(self._number)

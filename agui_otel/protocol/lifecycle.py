@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from agui_otel.protocol.entities import Agent, Failure, Outcome, Run, Subagent
+from agui_otel.protocol.entities import Agent, Failure, Outcome, Subagent
 from agui_otel.protocol.interrupts import raise_interrupts
-from agui_otel.protocol.lineage import close_subagent
 from agui_otel.protocol.marks import close_steps
 from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.streaming import close_streamed
-from agui_otel.protocol.toolcalls import close_without_result, cuts_off
-from agui_otel.protocol.transitions import RunEnded, UsageReported
+from agui_otel.protocol.subagents import close_subagent
+from agui_otel.protocol.toolcalls import close_without_result, cuts_off, take_owners
+from agui_otel.protocol.transitions import RunEnded, SpawnedBy, UsageReported
 from agui_otel.protocol.usage import read_usage, summed
 
 Event = dict[str, Any]
@@ -31,14 +31,22 @@ def announce_run(scope: Scope, event: Event, at: int) -> None:
         run.thread_id = thread_id
     elif thread_id != run.thread_id:
         scope.note("thread_id_mismatch", f"the input's threadId is not RUN_STARTED's {thread_id!r}", at)
-    run.parent_run_id = _text(event.get("parentRunId")) or run.parent_run_id
-    run.protocol_version = _text(event.get("protocolVersion")) or run.protocol_version
+    run.protocol_version = event.get("protocolVersion") or run.protocol_version
+    name_parent_run(scope, event.get("parentRunId"))
     echoed = event.get("input")
-    for message in echoed.get("messages") or [] if isinstance(echoed, dict) else []:
-        if isinstance(message, dict) and isinstance(message.get("id"), str):
-            owner = scope.agent_named(message.get("subagentRunId"))
-            if owner is not None:
-                scope.message_owners.setdefault(message["id"], owner)
+    if echoed is not None:
+        take_owners(scope, echoed["messages"], restated=False)
+
+
+def name_parent_run(scope: Scope, ident: str | None) -> None:
+    """The run, or its input, names the run that it was spawned by."""
+    run = scope.run
+    if ident is None or ident == run.parent_run_id:
+        return
+    run.parent_run_id = ident
+    interrupts = scope.record.interrupts.values() if scope.record is not None else ()
+    span = next((interrupt.run for interrupt in interrupts if interrupt.run.run_id == ident), None)
+    scope.out.append(SpawnedBy(run, ident, span))
 
 
 def _text(value: Any) -> str | None:
@@ -56,15 +64,12 @@ def run_finished(scope: Scope, event: Event, at: int) -> Agent:
     run.result = event.get("result")
     outcome = event.get("outcome")
     outcome = outcome if isinstance(outcome, dict) else None
-    kind = outcome.get("type") if outcome is not None else None
     if raise_interrupts(scope, outcome, at):
         run.outcome = Outcome.INTERRUPT
-    elif kind == "cancelled":
+    elif outcome is not None and outcome.get("type") == "cancelled":
         run.outcome = Outcome.CANCELLED
     else:
         run.outcome = Outcome.SUCCESS
-        if kind not in (None, "success"):
-            scope.note("unknown_outcome", f"outcome {kind!r} of a run is not known; read as success", at)
     _ended(scope, event, at)
     return run
 
@@ -95,7 +100,7 @@ def _ended(scope: Scope, event: Event, at: int) -> None:
         scope.reported_usage[usage.key] = usage
     if scope.terminal_at is None:
         scope.terminal_at = at
-    scope.out.append(RunEnded(run, scope.terminal_at))
+    scope.out.append(RunEnded(run, scope.terminal_at, scope))
 
 
 def end_stream(scope: Scope, outcome: Outcome, failure: Failure | None, at: int) -> None:
@@ -107,12 +112,12 @@ def end_stream(scope: Scope, outcome: Outcome, failure: Failure | None, at: int)
         else:
             run.outcome = outcome
         scope.terminal_at = scope.terminal_at or at
-        scope.out.append(RunEnded(run, scope.terminal_at))
+        scope.out.append(RunEnded(run, scope.terminal_at, scope))
     close_run(scope)
 
 
 def close_run(scope: Scope) -> None:
-    """Close everything that is open, children before parents, and the run last."""
+    """Close everything that is open: what agents say, the subagents, then tool calls, which ask how those ended."""
     run, at = scope.run, scope.terminal_at
     assert run.outcome is not None
     assert at is not None
@@ -121,21 +126,19 @@ def close_run(scope: Scope) -> None:
         *dict.fromkeys((*scope.reasoning.values(), *scope.reasoning_spans.values())),
     ):
         entity.unclosed = True
-        close_streamed(scope, entity, entity.last_at)
-    open_subagents = [s for s in scope.subagents.values() if s.is_open]
-    for subagent in open_subagents:
+        close_streamed(scope, entity, entity.last_event_at)
+    for subagent in reversed([subagent for subagent in scope.agents if subagent.is_open]):
         subagent.outcome = _without_end(subagent, run.outcome)
-    for tool in scope.tools.values():
-        if tool.is_open:
-            close_without_result(scope, tool, run.outcome, at)
-    for subagent in reversed(open_subagents):
         end = subagent.last_at if subagent.outcome is Outcome.UNREPORTED else at
         close_steps(scope, subagent, end)
         close_subagent(scope, subagent, end)
-    for agent in (*scope.subagents.values(), *scope.strangers.values(), run):
+    for tool in scope.tools.values():
+        if tool.is_open:
+            close_without_result(scope, tool, run.outcome, at)
+    for agent in (*scope.agents, run):
         close_steps(scope, agent, at)
     _report_usage(scope, at)
-    run.total_events = run.events + sum(subagent.events for subagent in scope.subagents.values())
+    run.total_events = run.events + sum(subagent.events for subagent in scope.agents)
     scope.close(run, at)
 
 
@@ -147,7 +150,7 @@ def _without_end(subagent: Subagent, outcome: Outcome) -> Outcome:
 
 def _report_usage(scope: Scope, at: int) -> None:
     """Usage by owner where the stream told it, then what is left of the run's own entries, which include all."""
-    agents: list[Agent] = [scope.run, *scope.subagents.values()]
+    agents: list[Agent] = [scope.run, *scope.agents]
     told = summed(usage for agent in agents for usage in agent.usage.values())
     for agent in agents:
         for usage in agent.usage.values():
@@ -158,11 +161,10 @@ def _report_usage(scope: Scope, at: int) -> None:
             scope.out.append(UsageReported(scope.run, left, at))
 
 
-def new_run(run_id: str | None, thread_id: str | None, name: str | None, at: int, given: Any) -> Run:
-    """A run that begins now, as far as its input, if there is one, tells of it."""
-    run = Run(run_id, thread_id, at, given)
-    run.name = name
-    if given is not None:
-        run.parent_run_id = given.parent_run_id
-        run.protocol_version = given.protocol_version
-    return run
+def add_usage(scope: Scope, owner: Agent, event: Event) -> None:
+    """Usage in an event's metadata counts under the event's owner; under the run where no span stands for that."""
+    metadata = event.get("metadata")
+    if isinstance(metadata, dict) and "usage" in metadata:
+        agent = scope.run if owner.tag in scope.strangers else owner
+        for usage in summed([*agent.usage.values(), *read_usage(metadata["usage"])]).values():
+            agent.usage[usage.key] = usage

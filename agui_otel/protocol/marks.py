@@ -1,14 +1,17 @@
-"""Steps, state, activities, custom events and the rest of what is recorded on agents without a span of its own."""
+"""Steps, state, activities, custom events and the rest of what is recorded on agents without a span of its own.
+
+Each handler takes the run's scope, a well-formed event and its time, and returns the agent whose event it was.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from agui_otel.protocol import quirks
-from agui_otel.protocol.entities import ActivityFold, Agent, Step, StepFold
+from agui_otel.protocol.entities import ActivityFold, Agent, PathSum, Step, StepFold
 from agui_otel.protocol.lineage import opener
 from agui_otel.protocol.scope import Scope
-from agui_otel.protocol.streaming import merge_metadata
+from agui_otel.protocol.state import StateWrite
 from agui_otel.protocol.transitions import Custom, StateWritten, UnknownEvent
 
 Event = dict[str, Any]
@@ -18,6 +21,7 @@ MAX_FOLDS = 1000
 
 
 def step_started(scope: Scope, event: Event, at: int) -> Agent:
+    """STEP_STARTED: open a step of its owner; one of that name that is open goes on."""
     owner = opener(scope, event.get("subagentRunId"), at)
     name = event["stepName"]
     if name not in owner.steps:
@@ -29,10 +33,11 @@ def step_started(scope: Scope, event: Event, at: int) -> Agent:
 
 
 def step_finished(scope: Scope, event: Event, at: int) -> Agent:
-    owner = scope.writer(event.get("subagentRunId"))
-    step = owner.steps.pop(event["stepName"], None)
-    if step is not None:
-        _fold_step(scope, step, at)
+    """STEP_FINISHED: end the owner's step of that name or, where it has none, another's (rule step_of_another)."""
+    owner, name = scope.writer(event.get("subagentRunId")), event["stepName"]
+    holder = owner if name in owner.steps else next((a for a in (scope.run, *scope.agents) if name in a.steps), None)
+    if holder is not None:
+        _fold_step(scope, holder.steps.pop(name), at)
     return owner
 
 
@@ -40,10 +45,13 @@ def _fold_step(scope: Scope, step: Step, at: int) -> None:
     """Count a closed step where it will be told: on its owner, or on the run once the owner has ended."""
     owner = step.owner
     teller: Agent = owner if owner.is_open else scope.run
-    key = (None if teller is owner else owner.tag, step.name if len(teller.step_folds) < MAX_FOLDS else "")
-    fold = teller.step_folds.get(key)
+    key = None if teller is owner else owner.tag, step.name
+    folds = teller.step_folds
+    if key not in folds and len(folds) >= MAX_FOLDS:
+        key = None, ""
+    fold = folds.get(key)
     if fold is None:
-        fold = teller.step_folds[key] = StepFold()
+        fold = folds[key] = StepFold()
     fold.count += 1
     fold.duration += max(0, at - step.opened_at)
     fold.unclosed = fold.unclosed or step.unclosed
@@ -59,58 +67,69 @@ def close_steps(scope: Scope, agent: Agent, at: int) -> None:
 
 
 def state_snapshot(scope: Scope, event: Event, at: int) -> Agent:
+    """STATE_SNAPSHOT: the run's one document is replaced, whoever sends it."""
     writer = scope.writer(event.get("subagentRunId"))
     _written(scope, writer, "snapshot", scope.ledger.snapshot(event["snapshot"], writer, at), at)
     return writer
 
 
 def state_delta(scope: Scope, event: Event, at: int) -> Agent:
+    """STATE_DELTA: the run's one document is patched."""
     writer = scope.writer(event.get("subagentRunId"))
     _written(scope, writer, "delta", scope.ledger.delta(event["delta"], writer, at), at)
     return writer
 
 
-def _written(scope: Scope, writer: Agent, kind: str, write: Any, at: int) -> None:
+def _written(scope: Scope, writer: Agent, kind: str, write: StateWrite, at: int) -> None:
     scope.out.append(StateWritten(scope.run, writer, kind, write, at))
     if write.problem is not None:
         scope.note("state_patch", f"a state update could not be applied: {write.problem}", at)
-    if writer is not scope.run:
+    if writer is not scope.run and writer.is_open:
         writer.state_updates += 1
-        for path in write.paths:
-            if len(writer.state_paths) < scope.options.max_paths:
-                writer.state_paths[path] = None
+        if writer.state_paths is None:
+            writer.state_paths = PathSum(scope.options.max_paths)
+        writer.state_paths.add(write.paths, write.paths_omitted)
 
 
 def activity(scope: Scope, event: Event, at: int) -> Agent:
-    owner = opener(scope, event.get("subagentRunId"), at)
+    """ACTIVITY_SNAPSHOT, ACTIVITY_DELTA: an update of an activity, which is its owner's."""
+    ident, tag, owners = event["messageId"], event.get("subagentRunId"), scope.activity_owners
+    if event["type"] == "ACTIVITY_SNAPSHOT" and (event.get("replace") is not False or ident not in owners):
+        owners[ident] = tag
+    owner = opener(scope, owners.get(ident, tag), at)
     target = owner.nearest_open()
-    ident = event["messageId"] if len(target.activities) < MAX_FOLDS else ""
-    key = (None if target is owner else owner.tag, ident)
-    fold = target.activities.get(key)
+    key = None if target is owner else owner.tag, ident
+    folds = target.activities
+    if key not in folds and len(folds) >= MAX_FOLDS:
+        key = None, ""
+    fold = folds.get(key)
     if fold is None:
-        fold = target.activities[key] = ActivityFold(event["activityType"])
+        fold = folds[key] = ActivityFold(event["activityType"])
     fold.updates += 1
     return owner
 
 
 def raw(scope: Scope, event: Event, _at: int) -> Agent:
+    """RAW: counted, never looked at."""
     owner = scope.writer(event.get("subagentRunId"))
     owner.nearest_open().raws += 1
     return owner
 
 
-def encrypted_value(scope: Scope, event: Event, _at: int) -> Agent:
-    tag, entity = event.get("subagentRunId"), event["entityId"]
-    owner: Agent | None = None
-    if tag is None:
-        tool = scope.tools.get(entity) if event["subtype"] == "tool-call" else None
-        owner = tool.owner if tool is not None else scope.message_owners.get(entity)
-    owner = owner or scope.writer(tag)
+def encrypted_value(scope: Scope, event: Event, at: int) -> Agent:
+    """REASONING_ENCRYPTED_VALUE: counted for the owner of what it belongs to; the value is never looked at."""
+    ident, tag = event["entityId"], event.get("subagentRunId")
+    if event["subtype"] == "tool-call":
+        tag = scope.tool_owners.get(ident, tag)
+    else:
+        tag = scope.message_owners.get(ident, scope.reasoning_owners.get(ident, tag))
+    owner = opener(scope, tag, at)
     owner.nearest_open().encrypted += 1
     return owner
 
 
 def custom(scope: Scope, event: Event, at: int) -> Agent:
+    """CUSTOM: a span event; by the name on_interrupt it is an interrupt before AG-UI 1.0 (quirk legacy_interrupt)."""
     owner = scope.writer(event.get("subagentRunId"))
     if event["name"] == quirks.LEGACY_INTERRUPT:
         scope.custom_interrupts.append(owner.tag)
@@ -119,8 +138,8 @@ def custom(scope: Scope, event: Event, at: int) -> Agent:
 
 
 def unknown(scope: Scope, event: Event, at: int) -> Agent:
+    """An event of a type outside the 31."""
     tag = event.get("subagentRunId")
     owner = scope.writer(tag if isinstance(tag, str) else None)
     scope.out.append(UnknownEvent(owner.nearest_open(), owner.tag, event["type"], at))
-    merge_metadata(None, event, owner)
     return owner

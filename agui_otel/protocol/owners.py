@@ -79,6 +79,4 @@ class Entities:
         return breach
 
     def _breach(self, event: Event, ident: str, rule: str, state: str) -> Breach:
-        return Breach(
-            f"{self.noun.replace(' ', '_')}_{rule}", f"{event['type']}: {self.noun} '{ident}' {state}"
-        )
+        return Breach(f"{self.noun.replace(' ', '_')}_{rule}", f"{event['type']}: {self.noun} '{ident}' {state}")

@@ -37,7 +37,7 @@ QUIRKS: dict[str, Quirk] = {
     "cancelled_sibling": Quirk(
         "ag-ui-langgraph", "0.0.47",
         "a subagent cancelled by another's failure gets SUBAGENT_ERROR with the repr of a bare sentinel object",
-        "outcome cancelled, no error; the message says nothing and is left out",
+        "outcome cancelled, no error; the message, which says nothing, is replaced",
         "error_tool",
     ),
     "root_suffix": Quirk(
@@ -52,6 +52,9 @@ _SENTINEL = re.compile(r"<object object at 0x[0-9a-fA-F]+>")
 
 LEGACY_INTERRUPT = "on_interrupt"
 """The name of the CUSTOM event by which ag-ui-langgraph announces an interrupt."""
+
+CANCELLED_SIBLING = "cancelled because another subagent failed"
+"""What stands for the message of a subagent that was cancelled so."""
 
 _ROOT_SUFFIX = "::__root__"
 

@@ -26,8 +26,9 @@ class Rule(NamedTuple):
 
 _ABSENT = "The null counts as absent."
 _CLOSED = "The run finishes all the same."
+_ENDED = "It belongs to the run that ended."
 _IMPLICIT = "An implicit run begins."
-_OPENED = "The event opens it."
+_OPENED = "More of it opens it, an end is dropped."
 _STAYS = "The open one goes on."
 _UNTAGGED = "The owner stays; the event counts as untagged."
 
@@ -36,8 +37,8 @@ RULES: dict[str, Rule] = {
     # The run.
     "first_event": Rule("The first event is RUN_STARTED or RUN_ERROR.", _IMPLICIT),
     "run_active": Rule("RUN_STARTED comes outside a run.", "The open run ends, the next one begins."),
-    "after_run_finished": Rule("After RUN_FINISHED come RUN_STARTED or RUN_ERROR only.", _IMPLICIT),
-    "after_run_error": Rule("After RUN_ERROR comes RUN_STARTED only.", _IMPLICIT),
+    "after_run_finished": Rule("After RUN_FINISHED come RUN_STARTED or RUN_ERROR only.", _ENDED),
+    "after_run_error": Rule("After RUN_ERROR comes RUN_STARTED only.", _ENDED),
     "unclosed_steps": Rule("At RUN_FINISHED every step is finished.", _CLOSED),
     "unclosed_messages": Rule("At RUN_FINISHED every text message is ended.", _CLOSED),
     "unclosed_reasoning_messages": Rule("At RUN_FINISHED every reasoning message is ended.", _CLOSED),
@@ -50,7 +51,7 @@ RULES: dict[str, Rule] = {
     "reasoning_message_already_open": Rule("A reasoning message is opened once until it ends.", _STAYS),
     "reasoning_message_not_open": Rule("Reasoning continues or ends a message that is open.", _OPENED),
     "reasoning_already_open": Rule("A span of reasoning is opened once until it ends.", _STAYS),
-    "reasoning_not_open": Rule("REASONING_END ends a span that is open.", _OPENED),
+    "reasoning_not_open": Rule("REASONING_END ends a span that is open.", "The event is dropped."),
     "tool_call_already_open": Rule("A tool call is opened once until it ends.", _STAYS),
     "tool_call_not_open": Rule("Arguments continue or end a tool call that is open.", _OPENED),
     "owner_mismatch": Rule("A tag names the owner of what the event reopens or continues.", _UNTAGGED),
@@ -61,7 +62,7 @@ RULES: dict[str, Rule] = {
     "step_of_another": Rule("A step is finished by its owner.", "The open step of that name is finished."),
     # Subagents.
     "subagent_already_active": Rule("A subagent is started once until it ends.", _STAYS),
-    "subagent_restarted": Rule("A subagent is started once in a run.", "It is active again."),
+    "subagent_restarted": Rule("A subagent is started once in a run.", "It has a second span."),
     "subagent_not_active": Rule("A subagent ends while it is active.", "It counts as ended."),
     "parent_subagent_unknown": Rule("parentSubagentRunId names one of this run.", "It counts as one of this run."),
     # Values.

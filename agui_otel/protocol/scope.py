@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agui_otel.protocol.entities import Agent, Entity, Message, Reasoning, Run, Step, Subagent, ToolCall
+from agui_otel.protocol.owners import Owners
 from agui_otel.protocol.state import StateLedger
 from agui_otel.protocol.transitions import Closed, InterruptRaised, Opened, Remark, Transition
 
@@ -33,7 +34,11 @@ class Options:
 
 
 class Scope:
-    """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over."""
+    """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over.
+
+    ``agents`` are the subagents in the order they were opened, ``subagents`` the latest of each id. The maps of owners
+    hold, for each id, the tag of who owns it, None being the run's own agent (AG-UI 1.0: an id keeps its owner).
+    """
 
     def __init__(
         self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]
@@ -42,12 +47,16 @@ class Scope:
         self.options = options
         self.record = record
         self.out = out
+        self.agents: list[Subagent] = []
         self.subagents: dict[str, Subagent] = {}
         self.strangers: dict[str, Subagent] = {}
         self.tools: dict[str, ToolCall] = {}
         self.open_args: dict[str, ToolCall] = {}
         self.messages: dict[str, Message] = {}
-        self.message_owners: dict[str, Agent] = {}
+        self.message_owners: Owners = {}
+        self.tool_owners: Owners = {}
+        self.reasoning_owners: Owners = {}
+        self.activity_owners: Owners = {}
         self.reasoning: dict[str, Reasoning] = {}
         self.reasoning_spans: dict[str, Reasoning] = {}
         self.late: dict[str, list[Subagent]] = {}
@@ -83,6 +92,11 @@ class Scope:
         """Advice about the current event: never a violation."""
         self.out.append(Remark(self.run, False, rule, message, self.index, self.type, at))
 
+    def violation(self, rule: str, message: str, at: int) -> None:
+        """The current event broke a rule."""
+        self.run.violations += 1
+        self.out.append(Remark(self.run, True, rule, message, self.index, self.type, at))
+
     def agent_named(self, tag: str | None) -> Agent | None:
         """The agent that `tag` names, if it is known; no tag names the run's own agent."""
         return self.run if tag is None else self.subagents.get(tag)
@@ -97,11 +111,13 @@ class Scope:
         if stranger is None:
             stranger = self.strangers[tag] = Subagent(tag, self.run, self.run.opened_at)
             stranger.ended_at = self.run.opened_at
+            remembered = self.record.subagents.get(tag) if self.record is not None else None
+            stranger.name = remembered.name if remembered is not None else None
         return stranger
 
 
 def _may_lose_an_update(previous: Any, writer: Any) -> bool:
-    """Whether a write by `writer` over one by `previous` is the lost update of concurrent agents (trace model: state)."""
+    """Whether `writer` writing over `previous` is the lost update of concurrent agents (trace model: state)."""
     if not isinstance(previous, Agent) or not isinstance(writer, Agent) or not previous.is_open:
         return False
     return not (previous.is_ancestor_of(writer) or writer.is_ancestor_of(previous))

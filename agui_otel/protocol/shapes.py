@@ -302,13 +302,9 @@ _RUN_OUTCOME = _tagged(
     },
     fatal=True,
 )
-_SUBAGENT_OUTCOME = _tagged(
-    "type", {"success": Shape({}, {}), "suspended": Shape({}, {"interruptIds": _STRINGS})}
-)
+_SUBAGENT_OUTCOME = _tagged("type", {"success": Shape({}, {}), "suspended": Shape({}, {"interruptIds": _STRINGS})})
 _COUNTS = ("input", "output", "total", "reasoning", "cachedInput", "cacheWriteInput")
-_USAGE = _array(
-    Shape({}, {**_optional_strings("provider", "model"), **{f"{name}Tokens": _COUNT for name in _COUNTS}})
-)
+_USAGE = _array(Shape({}, {**_optional_strings("provider", "model"), **{f"{name}Tokens": _COUNT for name in _COUNTS}}))
 
 _BASE: dict[str, Check] = {
     "timestamp": _integer(-_LARGEST_INTEGER),
@@ -343,12 +339,8 @@ EVENTS: dict[str, Shape] = {
     "TOOL_CALL_START": _event("toolCallId", "toolCallName", parentMessageId=_string),
     "TOOL_CALL_ARGS": _event("toolCallId", "delta"),
     "TOOL_CALL_END": _event("toolCallId"),
-    "TOOL_CALL_CHUNK": _event(
-        toolCallId=_string, toolCallName=_string, parentMessageId=_string, delta=_string
-    ),
-    "TOOL_CALL_RESULT": _carrying(
-        {"content": _text_or(_PARTS)}, "messageId", "toolCallId", role=_one_of("tool")
-    ),
+    "TOOL_CALL_CHUNK": _event(toolCallId=_string, toolCallName=_string, parentMessageId=_string, delta=_string),
+    "TOOL_CALL_RESULT": _carrying({"content": _text_or(_PARTS)}, "messageId", "toolCallId", role=_one_of("tool")),
     "STATE_SNAPSHOT": _carrying({"snapshot": _anything}),
     "STATE_DELTA": _carrying({"delta": _PATCH}),
     "MESSAGES_SNAPSHOT": Shape({"messages": _MESSAGES}, _BASE),
@@ -356,9 +348,7 @@ EVENTS: dict[str, Shape] = {
     "ACTIVITY_DELTA": _carrying({"patch": _PATCH}, "messageId", "activityType"),
     "RAW": _carrying({"event": _anything}, source=_string),
     "CUSTOM": _carrying({"value": _anything}, "name"),
-    "RUN_STARTED": _run_level(
-        "threadId", "runId", protocolVersion=_string, parentRunId=_string, input=_INPUT
-    ),
+    "RUN_STARTED": _run_level("threadId", "runId", protocolVersion=_string, parentRunId=_string, input=_INPUT),
     "RUN_FINISHED": _run_level("threadId", "runId", result=_anything, outcome=_RUN_OUTCOME, usage=_USAGE),
     "RUN_ERROR": _run_level("message", code=_string, usage=_USAGE),
     "STEP_STARTED": _event("stepName"),
@@ -369,9 +359,7 @@ EVENTS: dict[str, Shape] = {
     "REASONING_MESSAGE_END": _event("messageId"),
     "REASONING_MESSAGE_CHUNK": _event(messageId=_string, delta=_string),
     "REASONING_END": _event("messageId"),
-    "REASONING_ENCRYPTED_VALUE": _carrying(
-        {"subtype": _one_of("tool-call", "message")}, "entityId", "encryptedValue"
-    ),
+    "REASONING_ENCRYPTED_VALUE": _carrying({"subtype": _one_of("tool-call", "message")}, "entityId", "encryptedValue"),
     "SUBAGENT_STARTED": _run_level(
         "subagentRunId",
         "name",

@@ -124,7 +124,7 @@ class ThreadRecord(_Record):
     updated: FiniteFloat
 
     @field_serializer("interrupts", "subagents", "tool_calls")
-    def _listed(self, entries: Mapping[str, _Record]) -> list[_Record]:
+    def _listed(self, entries: Mapping[str, _Record]) -> list[Any]:
         return list(entries.values())
 
     @field_validator("interrupts", "subagents", "tool_calls", mode="before")

@@ -3,9 +3,9 @@
     parse/read -> Expander (chunk shorthand) -> Judge (the reference client's rules) -> a handler per event type
 
 A stream holds runs one after another. A run is open from RUN_STARTED, from its input if that is known earlier
-(`begin`), or from the first event that stands outside any run, which makes it *implicit*. Its terminal event decides its
-outcome; it is closed when the next run starts or the stream ends, because a RUN_ERROR may follow a RUN_FINISHED. What
-comes in between belongs to the run that ended.
+(`begin`), or from the first event that stands outside any run, which makes it *implicit*. Its terminal event decides
+its outcome; it is closed when the next run starts or the stream ends, because a RUN_ERROR may follow a RUN_FINISHED.
+What comes in between belongs to the run that ended.
 
 The tracker has no clock and does no I/O. It never raises on what a stream holds: what is wrong becomes a ``Remark``.
 """
@@ -16,11 +16,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agui_otel.protocol import lifecycle, lineage, marks, quirks, streaming, toolcalls
+from agui_otel.protocol import lifecycle, marks, quirks, streaming, subagents, toolcalls
 from agui_otel.protocol.chunks import Expander, Refused
-from agui_otel.protocol.entities import Agent, Failure, Outcome, Streamed
+from agui_otel.protocol.early import Early
+from agui_otel.protocol.entities import Agent, Failure, Outcome, Run, Streamed
 from agui_otel.protocol.events import EVENT_TYPES, Malformed, read
-from agui_otel.protocol.inputs import RunInput
+from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.interrupts import read_answers
 from agui_otel.protocol.rules import Judge
 from agui_otel.protocol.scope import Options, Scope
@@ -30,9 +31,6 @@ from agui_otel.protocol.transitions import Announced, Remark, Transition
 Event = dict[str, Any]
 Handler = Callable[[Scope, Event, int], Agent]
 Recall = Callable[[str], "ThreadRecord | None"]
-
-MAX_EARLY = 16
-"""Violations kept from before the first run; more are only counted."""
 
 _NOTHING: tuple[Transition, ...] = ()
 
@@ -59,9 +57,9 @@ _HANDLERS: dict[str, Handler] = {
     "CUSTOM": marks.custom,
     "STEP_STARTED": marks.step_started,
     "STEP_FINISHED": marks.step_finished,
-    "SUBAGENT_STARTED": lineage.subagent_started,
-    "SUBAGENT_FINISHED": lineage.subagent_finished,
-    "SUBAGENT_ERROR": lineage.subagent_error,
+    "SUBAGENT_STARTED": subagents.subagent_started,
+    "SUBAGENT_FINISHED": subagents.subagent_finished,
+    "SUBAGENT_ERROR": subagents.subagent_error,
     "RUN_FINISHED": lifecycle.run_finished,
     "RUN_ERROR": lifecycle.run_error,
 }
@@ -87,7 +85,8 @@ class Tracker:
     """Follows one stream.
 
     `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread; it is asked
-    once a run and must not block. `agent_name` names the run's own agent.
+    once a run and must not block. `agent_name` names the run's own agent. ``said`` is what the last call that was no
+    plain delta has said, also where it raised before it could return that.
     """
 
     def __init__(
@@ -103,11 +102,12 @@ class Tracker:
         self.scope: Scope | None = None
         self.index = -1
         self.last_event_ns = 0
+        self.said: list[Transition] = []
         self._given = given
         self._recall = recall
         self._counts: defaultdict[str, int] = defaultdict(int)
-        self._early: list[tuple[str, str, int, str, int]] = []
-        self._early_count = 0
+        self._thread_id = given.thread_id if given is not None else None
+        self._early = Early()
         self._expander = Expander()
         self._judge = judge = Judge()
         self._lanes = {
@@ -124,7 +124,8 @@ class Tracker:
 
     def begin(self, at: int) -> Sequence[Transition]:
         """Open the run that the input announces, before any event of it."""
-        out: list[Transition] = []
+        self.last_event_ns = at
+        out = self.said = []
         if self.scope is None and self._given is not None:
             self._open_run(None, out, at)
         return out
@@ -138,7 +139,7 @@ class Tracker:
         self.last_event_ns = at
         if self._continue(raw, at):
             return _NOTHING
-        out: list[Transition] = []
+        out = self.said = []
         notes: list[str] = []
         try:
             event = read(raw, notes)
@@ -164,7 +165,11 @@ class Tracker:
                 if lane is None or len(raw) > 4:
                     return False
                 ident, delta = raw[lane.key], raw["delta"]
-                tag = None if len(raw) == 3 else raw["subagentRunId"]
+                tag = None
+                if len(raw) == 4:
+                    tag = raw["subagentRunId"]
+                    if tag is None:
+                        return False
             else:
                 lane = self._lanes.get(raw.type)
                 if lane is None:
@@ -176,14 +181,14 @@ class Tracker:
             entity = lane.entities.get(ident)
             if (
                 entity is None
-                or delta.__class__ is not str
+                or type(delta) is not str
                 or not delta
                 or ident not in lane.open
                 or (tag is not None and lane.owners[ident] != tag)
                 or self._expander.pending
             ):
                 return False
-        except (KeyError, AttributeError, TypeError):
+        except Exception:  # noqa: BLE001 - a host's object may raise anything; `read` says what is wrong with it
             return False
         owner = entity.owner
         if entity.first_chunk_at is None:
@@ -219,8 +224,8 @@ class Tracker:
 
     def finish(self, outcome: Outcome, failure: Failure | None, at: int) -> Sequence[Transition]:
         """The stream ended: `outcome` for a run that had no terminal event. Nothing may be received afterwards."""
-        out: list[Transition] = []
-        if self.scope is None and (self._given is not None or self._early_count):
+        out = self.said = []
+        if self.scope is None and (self._given is not None or self._early):
             self._implicit(out, at)
         if self.scope is not None:
             self.scope.out = out
@@ -247,52 +252,57 @@ class Tracker:
         starts = kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None)
         if remarks and not starts:
             self._violations(remarks, kind, out, at)
-        for part in parts:
-            self._handle(part, out, at)
+        self._handle_parts(parts, event, out, at)
         if remarks and starts:
             self._violations(remarks, kind, out, at)
 
     def _handle_unknown(self, event: Event, out: list[Transition], at: int) -> None:
-        translated = quirks.translate(event)
-        if translated is not None and translated["type"] in _HANDLERS:
-            self._handle(translated, out, at)
-            return
-        scope = self.scope or self._implicit(out, at)
-        self._place(scope, event, out)
-        _count(marks.unknown(scope, event, at), scope, at)
+        """An event outside the 31 types: opens no run, unless a quirk reads it as one of them."""
+        event = quirks.translate(event) or event
+        if event["type"] in _HANDLERS:
+            self._handle_parts((event,), event, out, at)
+        elif self.scope is None:
+            self._early.unknown(event, self.index, at)
+        else:
+            self._place(self.scope, event, out)
+            agent = marks.unknown(self.scope, event, at)
+            _count(agent, self.scope, at)
+            lifecycle.add_usage(self.scope, agent, event)
 
-    def _handle(self, event: Event, out: list[Transition], at: int) -> None:
+    def _handle_parts(self, parts: Sequence[Event], event: Event, out: list[Transition], at: int) -> None:
+        """Handle what `event` stands for. What its metadata says of usage counts once."""
+        agent: Agent | None = None
+        for part in parts:
+            agent = self._handle(part, out, at)
+        if "metadata" in event and agent is not None and self.scope is not None:
+            lifecycle.add_usage(self.scope, agent, event)
+
+    def _handle(self, event: Event, out: list[Transition], at: int) -> Agent:
         kind = event["type"]
         if kind == "RUN_STARTED":
-            self._run_started(event, out, at)
-            return
-        scope = self.scope or self._implicit(out, at)
+            return self._run_started(event, out, at)
+        scope = self.scope or self._open_run(None, out, at)
         scope.out, scope.index, scope.type = out, self.index, kind
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run
-        if "subagentRunId" in event and run.attribution != "lifecycle":
+        if not run.started:
+            run.implicit = True
+        if run.attribution != "lifecycle" and event.get("subagentRunId") is not None:
             run.attribution = "lifecycle" if kind in _LIFECYCLE else "tags"
-        described = "metadata" in event and _entity_of(scope, event)
-        agent = _HANDLERS[kind](scope, event, at)
-        if agent.ended_at is not None:
-            agent = agent.nearest_open()
-        agent.events += 1
-        agent.last_at = run.last_at = at
+        described = _described_by(scope, event) if "metadata" in event else None
+        owner = _HANDLERS[kind](scope, event, at)
         if "metadata" in event:
-            streaming.merge_metadata(described or _entity_of(scope, event), event, agent)
+            streaming.keep_metadata(described or _described_by(scope, event), event)
+        _count(owner, scope, at)
+        return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
         scope.out, scope.index, scope.type = out, self.index, event["type"]
 
-    def _run_started(self, event: Event, out: list[Transition], at: int) -> None:
+    def _run_started(self, event: Event, out: list[Transition], at: int) -> Run:
         scope = self.scope
-        if (
-            scope is not None
-            and not scope.run.started
-            and not scope.run.implicit
-            and scope.run.outcome is None
-        ):
+        if scope is not None and not scope.run.started and not scope.run.implicit and scope.run.outcome is None:
             self._place(scope, event, out)
             lifecycle.announce_run(scope, event, at)
             out.append(Announced(scope.run, at))
@@ -301,6 +311,7 @@ class Tracker:
                 self._close_run(scope, out, at)
             scope = self._open_run(event, out, at)
         _count(scope.run, scope, at)
+        return scope.run
 
     def _close_run(self, scope: Scope, out: list[Transition], at: int) -> None:
         scope.out = out
@@ -310,32 +321,40 @@ class Tracker:
             lifecycle.close_run(scope)
 
     def _implicit(self, out: list[Transition], at: int) -> Scope:
-        """An event outside any run: the run it belongs to is not announced."""
+        """Something outside any run: the run it belongs to is not announced."""
         scope = self.scope or self._open_run(None, out, at)
-        scope.run.implicit = True
+        scope.run.implicit = not scope.run.started
         return scope
 
     def _open_run(self, event: Event | None, out: list[Transition], at: int) -> Scope:
-        """Begin a run, from its RUN_STARTED `event` or without one. The stream's input belongs to the first."""
+        """Begin a run, from its RUN_STARTED `event` or without one.
+
+        The stream's input belongs to the first run. Any later one has its thread, and the input that RUN_STARTED
+        repeats.
+        """
         given, self._given = self._given, None
-        thread_id = given.thread_id if given is not None else None
-        if thread_id is None and event is not None:
-            thread_id = event["threadId"]
-        run_id = given.run_id if given is not None else None
-        run = lifecycle.new_run(run_id, thread_id, self.agent_name, at, given)
-        record = self._recall(thread_id) if self._recall is not None and thread_id is not None else None
+        if given is None and event is not None:
+            given = read_input(event.get("input"))
+        run = Run(given.run_id if given is not None else None, self._thread_id, at, given)
+        run.name = self.agent_name
+        if run.thread_id is None:
+            run.thread_id = given.thread_id if given is not None else None
+        if run.thread_id is None and event is not None:
+            run.thread_id = event["threadId"]
+        recall = self._recall
+        record = recall(run.thread_id) if recall is not None and run.thread_id is not None else None
         scope = self.scope = Scope(run, self.options, record, out)
         self._lanes["TEXT_MESSAGE_CONTENT"].entities = scope.messages
         self._lanes["TOOL_CALL_ARGS"].entities = scope.open_args
         self._lanes["REASONING_MESSAGE_CONTENT"].entities = scope.reasoning
         scope.opened(run, at)
+        if given is not None:
+            run.protocol_version = given.protocol_version
+            lifecycle.name_parent_run(scope, given.parent_run_id)
+        self._early.tell(scope)
         if event is not None:
             self._place(scope, event, out)
             lifecycle.announce_run(scope, event, at)
-        for rule, message, index, kind, when in self._early:
-            out.append(Remark(run, True, rule, message, index, kind, when))
-        run.violations += self._early_count
-        self._early, self._early_count = [], 0
         read_answers(scope, at)
         return scope
 
@@ -343,36 +362,39 @@ class Tracker:
         """No event, or one that lacks what it needs: said, and used as far as a quirk or the end of a run allows."""
         kind = error.type or ""
         if self.scope is None:
-            self._early_count += 1
-            if len(self._early) < MAX_EARLY:
-                self._early.append(("malformed_event", str(error), self.index, kind, at))
+            self._early.malformed(str(error), self.index, kind, at)
         else:
             self._violations([("malformed_event", str(error))], kind, out, at)
         translated = quirks.translate(error.event) if kind else None
         if translated is not None:
             try:
-                self._handle(read(translated, []), out, at)
+                event = read(translated, [])
             except Malformed:
                 return
+            self._handle_parts((event,), event, out, at)
         elif kind in ("RUN_FINISHED", "RUN_ERROR"):
-            self._handle(error.event, out, at)
+            *ends, bare = self._expander.expand({"type": kind})
+            for part in (*ends, bare):
+                self._judge.judge(part)
+            self._handle_parts((*ends, error.event), error.event, out, at)
 
     def _violations(self, remarks: list[tuple[str, str]], kind: str, out: list[Transition], at: int) -> None:
         scope = self.scope or self._implicit(out, at)
-        scope.run.violations += len(remarks)
-        out.extend(Remark(scope.run, True, rule, message, self.index, kind, at) for rule, message in remarks)
+        scope.out, scope.index, scope.type = out, self.index, kind
+        for rule, message in remarks:
+            scope.violation(rule, message, at)
 
 
 def _count(agent: Agent, scope: Scope, at: int) -> None:
     """Count an event for the agent whose it was, or for its nearest ancestor that is still open."""
-    agent = agent if agent.ended_at is None else agent.nearest_open()
+    if agent.ended_at is not None:
+        agent = agent.nearest_open()
     agent.events += 1
-    agent.last_at = at
-    scope.run.last_at = at
+    agent.last_at = scope.run.last_at = at
 
 
-def _entity_of(scope: Scope, event: Event) -> Streamed | None:
-    """The open message, reasoning or tool call that an event's metadata describes."""
+def _described_by(scope: Scope, event: Event) -> Streamed | None:
+    """The open message or reasoning that an event's metadata describes."""
     kind = event["type"]
     if kind.startswith("TEXT_"):
         return scope.messages.get(event["messageId"])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from agui_otel.protocol.entities import Agent, Entity, Run, Step, Subagent
+    from agui_otel.protocol.scope import Scope
     from agui_otel.protocol.state import StateWrite
     from agui_otel.protocol.thread import OpenInterrupt, PendingToolCall, SpanRef
     from agui_otel.protocol.usage import Usage
@@ -44,10 +45,31 @@ class Closed(NamedTuple):
 
 
 class RunEnded(NamedTuple):
-    """The run's terminal event came. Its span stays open until the stream shows that nothing follows (trace model)."""
+    """The run's terminal event came. Its span stays open until the stream shows that nothing follows (trace model).
+
+    ``scope`` has what the run leaves to the memory of its thread.
+    """
 
     run: Run
     at: int
+    scope: Scope
+
+
+class SpawnedBy(NamedTuple):
+    """The run names its parent run; ``span`` is that run's where thread memory knows it."""
+
+    run: Run
+    parent_run_id: str
+    span: SpanRef | None
+
+
+class LeftOut(NamedTuple):
+    """Of what came before the first run, so much was not kept. ``rule``: which rule it broke, if any."""
+
+    run: Run
+    kind: str  # "notes" | "unknown"
+    total: int
+    rule: str | None
 
 
 class StateWritten(NamedTuple):
@@ -93,7 +115,7 @@ class InterruptAnswered(NamedTuple):
 
 
 class Resumes(NamedTuple):
-    """The run answers interrupts of earlier runs: each run that first opened one, once. ``run.resumes`` has them all."""
+    """The run answers interrupts of earlier runs: each run that first opened one, once; ``run.resumes`` has all."""
 
     run: Run
     new: tuple[SpanRef, ...]
@@ -156,6 +178,7 @@ class UsageReported(NamedTuple):
 
 
 Transition = (
-    Opened | Announced | Linked | Closed | RunEnded | StateWritten | Suspended | InterruptRaised | InterruptAnswered | Resumes
-    | ToolCallAnswered | Custom | UnknownEvent | MessagesRestated | Remark | UsageReported
+    Opened | Announced | Linked | Closed | RunEnded | SpawnedBy | StateWritten | Suspended | InterruptRaised
+    | InterruptAnswered | Resumes | ToolCallAnswered | Custom | UnknownEvent | MessagesRestated | Remark | LeftOut
+    | UsageReported
 )  # fmt: skip

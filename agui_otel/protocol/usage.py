@@ -20,8 +20,8 @@ _WIRE = {
 class Usage:
     """Token counts of one (provider, model).
 
-    ``reasoning``, ``cached_input`` and ``cache_write_input`` are parts of ``output`` and ``input``, never added to them.
-    None: not reported.
+    ``reasoning``, ``cached_input`` and ``cache_write_input`` are parts of the totals, never added to them. None: not
+    reported.
     """
 
     provider: str | None
@@ -53,7 +53,9 @@ class Usage:
         """What is left of this entry when `other` is counted elsewhere; None when that is nothing."""
         if other is None:
             return self
-        left = {name: max(0, value - (getattr(other, name) or 0)) for name, value in self.counts.items()}
+        parts = (other.input or 0) + (other.output or 0)
+        told = {"total": parts, **other.counts}
+        left = {name: max(0, value - told.get(name, 0)) for name, value in self.counts.items()}
         return Usage(self.provider, self.model, **left) if any(left.values()) else None
 
 

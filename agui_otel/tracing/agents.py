@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agui_otel.protocol.entities import Agent, Outcome, Run, Subagent, ToolCall
+from opentelemetry.trace import Link
+
+from agui_otel.protocol import transitions as t
+from agui_otel.protocol.entities import Agent, Outcome, Run, Subagent
 from agui_otel.tracing import semconv as s
-from agui_otel.tracing.content import clean
+from agui_otel.tracing.content import short
 from agui_otel.tracing.events import SpanEvents
 from agui_otel.tracing.gauges import Heard
 from agui_otel.tracing.handles import AgentHandle, Attributes
+from agui_otel.tracing.links import link_to
 from agui_otel.tracing.metrics import Instruments
+from agui_otel.tracing.runs import RECENT_RUNS
 from agui_otel.tracing.starting import Placement, Starter, put
 
 MAX_PATH = 1024
@@ -35,6 +40,7 @@ class AgentSpans:
         self._metrics = metrics
         self._place = place
         self._heard = heard
+        self._protocol_version: str | None = None
 
     def open_run(self, run: Run) -> None:
         """Start the root of a run's tree."""
@@ -47,15 +53,33 @@ class AgentSpans:
         if asked is not None:
             self._content.agent_input(asked, attributes)
         span = self._start.entity(_span_name(run), run, placement.context, attributes, placement.links)
-        run.handle = AgentHandle(span, path, self._metrics.opened("run", run.name, heard=self._heard))
+        token = self._metrics.opened("run", run.name, heard=self._heard)
+        run.handle = AgentHandle(span, attributes, path, token, placement.links)
+        self._know(run)
 
     def announce_run(self, run: Run) -> None:
         """What became known of a run after its span was started."""
         attributes = self._start.identify(run).copy()
         run.handle.path = self._describe_run(run, attributes)
         run.handle.span.update_name(_span_name(run))
-        run.handle.span.set_attributes(attributes)
+        run.handle.set(attributes)
         self._metrics.renamed(run.handle.token, run.name)
+        self._know(run)
+
+    def _know(self, run: Run) -> None:
+        context = run.handle.span.get_span_context()
+        if run.id and context.is_valid:
+            RECENT_RUNS.add(run.id, run.thread_id, context)
+
+    def spawned(self, spawned: t.SpawnedBy) -> None:
+        """The run names its parent run: a link, where that is known. It means "spawned by", so it is no parent here."""
+        run, parent_run_id, remembered = spawned
+        handle: AgentHandle = run.handle
+        recent = RECENT_RUNS.find(parent_run_id, run.thread_id)
+        if recent is not None and recent != handle.span.get_span_context():
+            handle.link(Link(recent))
+        elif remembered is not None:
+            handle.link(link_to(remembered))
 
     def _describe_run(self, run: Run, attributes: Attributes) -> str:
         if run.implicit:
@@ -63,6 +87,7 @@ class AgentSpans:
         put(attributes, s.INPUT_RUN_ID, run.input_run_id)
         put(attributes, s.PARENT_RUN_ID, run.parent_run_id)
         put(attributes, s.PROTOCOL_VERSION, run.protocol_version)
+        self._protocol_version = run.protocol_version
         return _name(run, None, attributes)
 
     def open_subagent(self, subagent: Subagent) -> None:
@@ -73,10 +98,13 @@ class AgentSpans:
         attributes = self._start.owned(subagent, "AGENT")
         path = _name(subagent, above.handle.path, attributes)
         self._describe_subagent(subagent, attributes)
-        span = self._start.entity(_span_name(subagent), subagent, parent.handle.context, attributes)
+        told = self._tell_input(subagent, attributes)
+        links = list(map(link_to, subagent.links))
+        span = self._start.entity(_span_name(subagent), subagent, parent.handle.context, attributes, links)
         known = subagent.announced or subagent.name is not None
         token = self._metrics.opened("subagent", subagent.name, announced=known, heard=self._heard)
-        subagent.handle = AgentHandle(span, path, token)
+        subagent.handle = AgentHandle(span, attributes, path, token, links)
+        subagent.handle.told_input = told
 
     def announce_subagent(self, subagent: Subagent, at: int) -> None:
         """A subagent that was opened without SUBAGENT_STARTED, or re-opened from thread memory, is announced."""
@@ -86,8 +114,9 @@ class AgentSpans:
         put(attributes, s.SUBAGENT_NAME, subagent.name)
         subagent.handle.path = _name(subagent, above.handle.path, attributes)
         self._describe_subagent(subagent, attributes)
+        subagent.handle.told_input = self._tell_input(subagent, attributes)
         subagent.handle.span.update_name(_span_name(subagent))
-        subagent.handle.span.set_attributes(attributes)
+        subagent.handle.set(attributes)
         self._metrics.renamed(subagent.handle.token, subagent.name)
         if subagent.restarted:
             self._events.resumed(subagent, at)
@@ -97,13 +126,19 @@ class AgentSpans:
         put(attributes, s.PARENT_TOOL_CALL_ID, subagent.parent_tool_call_id)
         put(attributes, s.PARENT_SUBAGENT_RUN_ID, subagent.parent_subagent_id)
         put(attributes, s.PARENT_MESSAGE_ID, subagent.parent_message_id)
+        put(attributes, s.PROTOCOL_VERSION, self._protocol_version)
         if subagent.description is not None:
             self._content.description(subagent.description, attributes)
-        parent = subagent.parent
-        if isinstance(parent, ToolCall) and parent.chars:
-            self._content.agent_input(parent.text, attributes, parent.chars)
-        elif subagent.description is not None:
+
+    def _tell_input(self, subagent: Subagent, attributes: Attributes) -> int:
+        """A subagent's input: the arguments of its parent tool call, how many characters of them; else its description."""
+        tool = subagent.dispatched_by
+        if tool is not None and tool.parts:
+            self._content.agent_input(tool.text, attributes, tool.chars)
+            return tool.chars
+        if subagent.description is not None:
             self._content.agent_input(subagent.description, attributes)
+        return 0
 
     def ended(self, run: Run) -> None:
         """The run's terminal event came: it is no longer active, though its span waits."""
@@ -125,12 +160,15 @@ class AgentSpans:
             seconds = (agent.first_chunk_at - agent.opened_at) / 1e9
             attributes[s.TIME_TO_FIRST_CHUNK] = seconds
             self._metrics.first_chunk(handle.token, seconds, handle.context)
+        if isinstance(agent, Subagent) and agent.dispatched_by is not None and agent.dispatched_by.parts:
+            if agent.dispatched_by.chars > handle.told_input:
+                self._tell_input(agent, attributes)
         self._answer(agent, attributes)
         error_type = self._start.fail(agent, attributes)
         if outcome is Outcome.ERROR:
             attributes[s.CAUSE] = agent.cause
         attributes.update(handle.omissions())
-        handle.span.set_attributes(attributes)
+        handle.set(attributes)
         handle.span.end(end)
         self._metrics.closed(
             handle.token,
@@ -157,7 +195,8 @@ class AgentSpans:
             attributes[s.ENCRYPTED_COUNT] = agent.encrypted
         if agent.state_updates:
             attributes[s.STATE_UPDATES] = agent.state_updates
-            attributes[s.STATE_PATHS] = self._events.paths(agent.state_paths)
+            if agent.state_paths is not None:
+                self._events.put_paths(agent.state_paths.kept, agent.state_paths.omitted, attributes)
 
     def _answer(self, agent: Agent, attributes: Attributes) -> None:
         """A subagent's output is its result, else its last message; a run's the other way round."""
@@ -170,13 +209,13 @@ class AgentSpans:
 
 
 def _span_name(agent: Agent) -> str:
-    return f"invoke_agent {clean(agent.name)}" if agent.name is not None else "invoke_agent"
+    return f"invoke_agent {short(agent.name)}" if agent.name is not None else "invoke_agent"
 
 
 def _name(agent: Agent, above: str | None, attributes: Attributes) -> str:
     """Name the agent and its place in the graph of agents; returns its path from the root."""
     attributes[s.GEN_AI_OPERATION_NAME] = "invoke_agent"
-    label = clean(agent.name) if agent.name is not None else "agent" if above is None else "unannounced"
+    label = short(agent.name) if agent.name is not None else "agent" if above is None else "unannounced"
     if agent.name is not None:
         attributes[s.GEN_AI_AGENT_NAME] = attributes[s.AGENT_NAME] = label
     path = label if above is None else f"{above}/{label}"[-MAX_PATH:]

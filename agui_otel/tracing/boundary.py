@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import traceback
 
 from agui_otel.tracing.metrics import Instruments
 
 _logger = logging.getLogger("agui_otel")
 _lock = threading.Lock()
 _told: set[tuple[str, str]] = set()
+
+MAX_TOLD = 1000
+"""Kinds of errors that are logged in one process."""
 
 
 class Boundary:
@@ -30,13 +35,15 @@ class Boundary:
         self._metrics.observer_error(where)
         kind = (where, type(error).__name__)
         with _lock:
-            first = kind not in _told and len(_told) < 1000
+            first = kind not in _told and len(_told) < MAX_TOLD
             if first:
                 _told.add(kind)
         if first:
-            _logger.warning(
-                "agui-otel: %s failed with %s; the stream is not affected, its trace may be incomplete. "
-                "Further errors of this kind are only counted (agui.observer.errors).",
-                *kind,
-                exc_info=_logger.isEnabledFor(logging.DEBUG),
-            )
+            with contextlib.suppress(Exception):  # a handler of the host's that raises
+                _logger.warning(
+                    "agui-otel: %s failed with %s; the stream is not affected, its trace may be incomplete. "
+                    "Further errors of this kind are only counted (agui.observer.errors).",
+                    *kind,
+                )
+                if _logger.isEnabledFor(logging.DEBUG):
+                    _logger.debug("%s", "".join(traceback.format_tb(error.__traceback__)))

@@ -6,7 +6,11 @@ by its magnitude.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+from agui_otel.protocol.tracker import Tracker
+from agui_otel.protocol.transitions import Transition
 
 _UNITS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, 1_000_000_000))
 """From this magnitude on, a timestamp is in units of so many nanoseconds: ns, µs, ms, s."""
@@ -14,7 +18,7 @@ _UNITS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, 1_000_000_000))
 
 def nanoseconds(timestamp: Any) -> int | None:
     """A timestamp in nanoseconds since the epoch, its unit inferred; None for what is no present-day time."""
-    if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
+    if type(timestamp) is not int and type(timestamp) is not float:
         return None
     for least, factor in _UNITS:
         if least <= timestamp < least * 1_000:
@@ -25,21 +29,48 @@ def nanoseconds(timestamp: Any) -> int | None:
 class EventClock:
     """Times a stream by its events' timestamps; an event without one has the last one's. Never runs backwards."""
 
-    def __init__(self, *, start: int | None = None) -> None:
-        self._last = start
+    def __init__(self) -> None:
+        self._last: int | None = None
+
+    def begin(self, at: int) -> None:
+        """Something of the stream was timed at `at`, before any event: no event is earlier."""
+        self._last = at
 
     def read(self, event: Any, received: int) -> tuple[int, str | None]:
         """The time of `event`, received at `received`; and a sentence when its timestamp lies before the last."""
-        stamp = nanoseconds(
-            event.get("timestamp") if isinstance(event, dict) else getattr(event, "timestamp", None)
-        )
+        stamp = nanoseconds(_timestamp(event))
         if stamp is None:
-            return (received if self._last is None else self._last), None
+            if self._last is None:
+                self._last = received
+            return self._last, None
         if self._last is not None and stamp < self._last:
-            return self._last, "the event's timestamp lies before the one before it"
+            return self._last, "the event's timestamp lies before the time of what came before it"
         self._last = stamp
         return stamp, None
 
     def end(self, received: int) -> int:
         """The time at which the stream ends: that of its last timestamp."""
         return received if self._last is None else self._last
+
+
+def _timestamp(event: Any) -> Any:
+    try:
+        return event.get("timestamp") if isinstance(event, dict) else getattr(event, "timestamp", None)
+    except Exception:  # noqa: BLE001 - a host's object; whoever reads the event next says what is wrong with it
+        return None
+
+
+class TimedByEvents:
+    """Hands a tracker its events at their own times."""
+
+    def __init__(self, tracker: Tracker, clock: EventClock) -> None:
+        self._tracker = tracker
+        self._clock = clock
+
+    def receive(self, event: object, received: int) -> Sequence[Transition]:
+        """The stream's next event, received at `received`. How long a stream has been silent is told by that time."""
+        at, note = self._clock.read(event, received)
+        noted = self._tracker.note("clock_backwards", note, at) if note is not None else ()
+        transitions = self._tracker.receive(event, at)
+        self._tracker.last_event_ns = received
+        return (*noted, *transitions) if noted else transitions

@@ -16,7 +16,20 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from agui_otel.tracing.semconv import EXCEPTION_MESSAGE
+from agui_otel.tracing.semconv import (
+    EXCEPTION_MESSAGE,
+    GEN_AI_AGENT_DESCRIPTION,
+    GEN_AI_INPUT_MESSAGES,
+    GEN_AI_OUTPUT_MESSAGES,
+    GEN_AI_TOOL_CALL_ARGUMENTS,
+    GEN_AI_TOOL_CALL_RESULT,
+    INPUT_MIME_TYPE,
+    INPUT_VALUE,
+    OUTPUT_MIME_TYPE,
+    OUTPUT_VALUE,
+    TOOL_PARAMETERS,
+    TRUNCATED,
+)
 
 Redact = Callable[[str], str]
 Attributes = MutableMapping[str, Any]
@@ -24,17 +37,8 @@ Attributes = MutableMapping[str, Any]
 SLACK = 1024
 """Characters kept beyond the cut where there is a redactor: what it looks for must not be cut in half."""
 
-INPUT_VALUE = "input.value"
-INPUT_MIME_TYPE = "input.mime_type"
-OUTPUT_VALUE = "output.value"
-OUTPUT_MIME_TYPE = "output.mime_type"
-TOOL_PARAMETERS = "tool.parameters"
-GEN_AI_AGENT_DESCRIPTION = "gen_ai.agent.description"
-GEN_AI_INPUT_MESSAGES = "gen_ai.input.messages"
-GEN_AI_OUTPUT_MESSAGES = "gen_ai.output.messages"
-GEN_AI_TOOL_CALL_ARGUMENTS = "gen_ai.tool.call.arguments"
-GEN_AI_TOOL_CALL_RESULT = "gen_ai.tool.call.result"
-TRUNCATED = "agui.truncated"
+MAX_NAME = 1024
+"""Characters of a name or an id: they are not content, so `max_value` is not theirs, but a producer's all the same."""
 
 TEXT = "text/plain"
 JSON = "application/json"
@@ -51,6 +55,11 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def short(text: str) -> str:
+    """A name or an id as it may be exported: clean and, beyond `MAX_NAME` characters, cut with an ellipsis."""
+    return clean(text) if len(text) <= MAX_NAME else clean(_cut(text, MAX_NAME)) + "…"
 
 
 def dump(value: object) -> str:

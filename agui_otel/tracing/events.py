@@ -1,4 +1,4 @@
-"""Transitions to span events: who wrote state, who waits for a human, what was wrong, under caps that keep what matters.
+"""Transitions to span events: who wrote state, who waits for a human, what was wrong; caps keep what matters.
 
 Each kind of event has a cap a span, and all together stay under what the SDK keeps, which evicts the oldest. What is
 over a cap is folded (state) or counted (the rest), never lost in silence (trace model: state, other span events).
@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from opentelemetry.trace import Link
-
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
 from agui_otel.protocol.entities import Agent, Run, Subagent
 from agui_otel.protocol.state import StateWrite
-from agui_otel.protocol.thread import OpenInterrupt, SpanRef
+from agui_otel.protocol.thread import OpenInterrupt
 from agui_otel.tracing import semconv as s
-from agui_otel.tracing.content import Content, clean
+from agui_otel.tracing.content import Content, short
 from agui_otel.tracing.decisions import DECISIONS, read_decision
 from agui_otel.tracing.handles import AgentHandle, Attributes, StateFold
-from agui_otel.tracing.links import remote_context
+from agui_otel.tracing.links import link_to
 from agui_otel.tracing.metrics import Instruments
 
 MAX_OVERWRITES = 16
@@ -60,11 +58,10 @@ class SpanEvents:
         run, writer, kind, write, at = written
         attributes: Attributes = {s.STATE_SEQ: write.seq, s.STATE_OP_COUNT: write.op_count}
         self._who(writer, attributes)
-        attributes[s.STATE_PATHS] = self.paths(write.paths)
-        if write.paths_omitted:
-            attributes[s.STATE_PATHS_OMITTED] = write.paths_omitted
+        self.put_paths(write.paths, write.paths_omitted, attributes)
         if not self._add(run, "state", self._settings.max_state_events, s.EVENT_STATE[kind], attributes, at):
             self._fold(run, writer, write)
+        run.handle.omit("overwrites", write.overwrites_omitted)
         for overwrite in write.overwrites:
             told: Attributes = {
                 s.STATE_SEQ: write.seq,
@@ -73,20 +70,22 @@ class SpanEvents:
             self._who(writer, told)
             previous = overwrite.previous
             if isinstance(previous, Agent) and previous.tag is not None:
-                told[s.STATE_PREVIOUS_RUN_ID] = clean(previous.tag)
+                told[s.STATE_PREVIOUS_RUN_ID] = short(previous.tag)
                 if previous.name is not None:
-                    told[s.STATE_PREVIOUS_NAME] = clean(previous.name)
+                    told[s.STATE_PREVIOUS_NAME] = short(previous.name)
             self._add(run, "overwrites", MAX_OVERWRITES, s.EVENT_STATE_OVERWRITE, told, at)
 
-    def paths(self, paths: Iterable[str]) -> list[str]:
-        """The paths as they may be seen, each once."""
-        return list(dict.fromkeys(map(self._content.state_path, paths)))
+    def put_paths(self, paths: Iterable[str], omitted: int, into: Attributes) -> None:
+        """Put the paths as they may be seen, each once, and how many there are besides."""
+        into[s.STATE_PATHS] = list(dict.fromkeys(map(self._content.state_path, paths)))
+        if omitted:
+            into[s.STATE_PATHS_OMITTED] = omitted
 
     def _who(self, writer: Agent, attributes: Attributes) -> None:
         if writer.tag is not None:
-            attributes[s.SUBAGENT_RUN_ID] = clean(writer.tag)
+            attributes[s.SUBAGENT_RUN_ID] = short(writer.tag)
             if writer.name is not None:
-                attributes[s.SUBAGENT_NAME] = clean(writer.name)
+                attributes[s.SUBAGENT_NAME] = short(writer.name)
 
     def _fold(self, run: Run, writer: Agent, write: StateWrite) -> None:
         folds: dict[str | None, StateFold] = run.handle.folds
@@ -94,35 +93,28 @@ class SpanEvents:
         if tag not in folds:
             if len(folds) >= MAX_FOLDS:
                 return
-            folds[tag] = StateFold(writer.name, write.seq)
+            folds[tag] = StateFold(writer.name, write.seq, self._settings.max_paths)
         fold = folds[tag]
         fold.count += 1
         fold.last_seq = write.seq
-        for path in write.paths:
-            if path not in fold.paths:
-                if len(fold.paths) < self._settings.max_paths:
-                    fold.paths[path] = None
-                else:
-                    fold.omitted += 1
+        fold.paths.add(write.paths, write.paths_omitted)
+        run.handle.omit("state", -1)
 
     def folded_state(self, run: Agent) -> None:
         """At the run's end: the updates beyond the cap, one event a producer."""
         assert run.ended_at is not None
         handle: AgentHandle = run.handle
-        handle.omitted.pop("state", None)
         for tag, fold in handle.folds.items():
             attributes: Attributes = {
                 s.STATE_COUNT: fold.count,
                 s.STATE_FIRST_SEQ: fold.first_seq,
                 s.STATE_LAST_SEQ: fold.last_seq,
-                s.STATE_PATHS: self.paths(fold.paths),
             }
-            if fold.omitted:
-                attributes[s.STATE_PATHS_OMITTED] = fold.omitted
+            self.put_paths(fold.paths.kept, fold.paths.omitted, attributes)
             if tag is not None:
-                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+                attributes[s.SUBAGENT_RUN_ID] = short(tag)
                 if fold.name is not None:
-                    attributes[s.SUBAGENT_NAME] = clean(fold.name)
+                    attributes[s.SUBAGENT_NAME] = short(fold.name)
             self._add(run, "folded", None, s.EVENT_STATE_FOLDED, attributes, run.ended_at)
 
     # steps, activities and the rest
@@ -134,12 +126,12 @@ class SpanEvents:
         assert agent.ended_at is not None
         for (tag, name), fold in agent.step_folds.items():
             attributes: Attributes = {
-                s.STEP_NAME: clean(name),
+                s.STEP_NAME: short(name),
                 s.STEP_COUNT: fold.count,
                 s.STEP_DURATION: fold.duration / 1e9,
             }
             if tag is not None:
-                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+                attributes[s.SUBAGENT_RUN_ID] = short(tag)
             if fold.unclosed:
                 attributes[s.UNCLOSED] = True
             self._add(
@@ -150,27 +142,27 @@ class SpanEvents:
         """At an agent's end: its activities, one event each."""
         assert agent.ended_at is not None
         for (tag, ident), fold in agent.activities.items():
-            attributes: Attributes = {s.ACTIVITY_TYPE: clean(fold.type), s.MESSAGE_ID: clean(ident)}
+            attributes: Attributes = {s.ACTIVITY_TYPE: short(fold.type), s.MESSAGE_ID: short(ident)}
             attributes[s.ACTIVITY_UPDATES] = fold.updates
             if tag is not None:
-                attributes[s.SUBAGENT_RUN_ID] = clean(tag)
+                attributes[s.SUBAGENT_RUN_ID] = short(tag)
             cap = self._settings.max_activity_events
             self._add(agent, "activities", cap, s.EVENT_ACTIVITY, attributes, agent.ended_at)
 
     def custom(self, custom: t.Custom) -> None:
         """A CUSTOM event, on its owner."""
-        attributes: Attributes = {s.CUSTOM_NAME: clean(custom.name)}
+        attributes: Attributes = {s.CUSTOM_NAME: short(custom.name)}
         self._content.output(s.CUSTOM_VALUE, custom.value, attributes)
         if custom.owner is not None and custom.owner != custom.target.tag:
-            attributes[s.SUBAGENT_RUN_ID] = clean(custom.owner)
+            attributes[s.SUBAGENT_RUN_ID] = short(custom.owner)
         cap = self._settings.max_custom_events
         self._add(custom.target, "custom", cap, s.EVENT_CUSTOM, attributes, custom.at)
 
     def unknown(self, unknown: t.UnknownEvent) -> None:
         """An event of an unknown type, on its owner."""
-        attributes: Attributes = {s.EVENT_TYPE: clean(unknown.type)}
+        attributes: Attributes = {s.EVENT_TYPE: short(unknown.type)}
         if unknown.owner is not None and unknown.owner != unknown.target.tag:
-            attributes[s.SUBAGENT_RUN_ID] = clean(unknown.owner)
+            attributes[s.SUBAGENT_RUN_ID] = short(unknown.owner)
         cap = self._settings.max_custom_events
         self._add(unknown.target, "unknown", cap, s.EVENT_UNKNOWN, attributes, unknown.at)
 
@@ -180,7 +172,8 @@ class SpanEvents:
         owners = {tag: count for tag, count in restated.by_owner.items() if tag is not None}
         if owners:
             shown = list(owners.items())[: self._settings.max_paths]
-            attributes[s.MESSAGES_OWNERS] = [clean(tag) for tag, _ in shown]
+            restated.run.handle.omit("owners", len(owners) - len(shown))
+            attributes[s.MESSAGES_OWNERS] = [short(tag) for tag, _ in shown]
             attributes[s.MESSAGES_OWNER_COUNTS] = [count for _, count in shown]
         self._add(
             restated.run, "snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at
@@ -191,7 +184,7 @@ class SpanEvents:
         attributes: Attributes = {
             s.RULE: remark.rule,
             s.EVENT_INDEX: remark.event_index,
-            s.EVENT_TYPE: clean(remark.type),
+            s.EVENT_TYPE: short(remark.type),
         }
         self._content.output(s.MESSAGE, remark.message, attributes)
         name = s.EVENT_NOTE
@@ -200,13 +193,23 @@ class SpanEvents:
             self._metrics.violation(remark.rule, context=remark.run.handle.context)
         self._add(remark.run, "notes", self._settings.max_note_events, name, attributes, remark.at)
 
+    def left_out(self, left_out: t.LeftOut) -> None:
+        """Of what came before the first run, so much was not kept."""
+        handle: AgentHandle = left_out.run.handle
+        handle.omit(left_out.kind, left_out.total)
+        if left_out.rule is not None:
+            self._metrics.violation(left_out.rule, left_out.total, context=handle.context)
+
     # suspension and resumption
 
     def suspended(self, suspended: t.Suspended) -> None:
         """A subagent waits; without ids of its own, because a descendant does."""
         attributes: Attributes = {}
-        if suspended.subagent.interrupt_ids:
-            attributes[s.INTERRUPT_IDS] = [clean(ident) for ident in suspended.subagent.interrupt_ids]
+        idents = suspended.subagent.interrupt_ids
+        if idents:
+            shown = idents[: self._settings.max_paths]
+            attributes[s.INTERRUPT_IDS] = [short(ident) for ident in shown]
+            suspended.subagent.handle.omit("interrupt_ids", len(idents) - len(shown))
         self._add(suspended.subagent, "suspended", None, s.EVENT_SUSPENDED, attributes, suspended.at)
 
     def resumed(self, subagent: Subagent, at: int) -> None:
@@ -216,57 +219,55 @@ class SpanEvents:
         attributes: Attributes = {
             s.CONTINUES_TRACE_ID: ref.trace_id,
             s.CONTINUES_SPAN_ID: ref.span_id,
-            s.CONTINUES_RUN_ID: clean(ref.run_id),
+            s.CONTINUES_RUN_ID: short(ref.run_id),
         }
         self._add(subagent, "resumed", None, s.EVENT_RESUMED, attributes, at)
 
     def interrupt(self, raised: t.InterruptRaised) -> None:
         """What the run waits for, one event each."""
-        attributes: Attributes = {s.INTERRUPT_ID: clean(raised.id), s.INTERRUPT_REASON: clean(raised.reason)}
+        attributes: Attributes = {s.INTERRUPT_ID: short(raised.id), s.INTERRUPT_REASON: short(raised.reason)}
         if raised.message is not None:
             self._content.output(s.INTERRUPT_MESSAGE, raised.message, attributes)
         if raised.tool_call_id is not None:
-            attributes[s.INTERRUPT_TOOL_CALL_ID] = clean(raised.tool_call_id)
+            attributes[s.INTERRUPT_TOOL_CALL_ID] = short(raised.tool_call_id)
         if raised.expires_at is not None:
-            attributes[s.INTERRUPT_EXPIRES_AT] = clean(raised.expires_at)
+            attributes[s.INTERRUPT_EXPIRES_AT] = short(raised.expires_at)
         if raised.owner is not None:
-            attributes[s.SUBAGENT_RUN_ID] = clean(raised.owner)
+            attributes[s.SUBAGENT_RUN_ID] = short(raised.owner)
         self._add(raised.run, "interrupts", None, s.EVENT_INTERRUPT, attributes, raised.at)
 
     def interrupt_answered(self, answered: t.InterruptAnswered) -> None:
         """An answer: how long it was waited for, what was decided, and links to where it was asked."""
         run, ident, record, status, entry, at = answered
-        attributes: Attributes = {s.INTERRUPT_ID: clean(ident)}
+        attributes: Attributes = {s.INTERRUPT_ID: short(ident)}
         decision = self._decision(entry, record, at)
         attributes[s.INTERRUPT_DECISION] = decision
         if record is not None:
             wait = max(0.0, at / 1e9 - record.since)
             attributes[s.INTERRUPT_WAIT] = wait
-            attributes[s.INTERRUPT_REASON] = clean(record.reason)
+            attributes[s.INTERRUPT_REASON] = short(record.reason)
             if record.owner is not None:
-                attributes[s.SUBAGENT_RUN_ID] = clean(record.owner)
+                attributes[s.SUBAGENT_RUN_ID] = short(record.owner)
             if not record.answered:
                 self._metrics.interrupt_answered(record.reason, decision, wait, context=run.handle.context)
             if record.span is not None:
-                self._link(run, record.span)
+                run.handle.link(link_to(record.span))
         self._add(run, "answers", None, s.EVENT_INTERRUPT_ANSWERED[status], attributes, at)
 
     def resumes(self, resumes: t.Resumes) -> None:
         """Which runs this one answers, as links and as attributes: Phoenix keeps no links."""
         run = resumes.run
         for ref in resumes.new:
-            self._link(run, ref)
-        run.handle.span.set_attributes(
+            run.handle.link(link_to(ref))
+        shown = run.resumes[: self._settings.max_paths]
+        run.handle.omitted["resumes"] = len(run.resumes) - len(shown)
+        run.handle.set(
             {
-                s.RESUMES_TRACE_ID: [ref.trace_id for ref in run.resumes],
-                s.RESUMES_SPAN_ID: [ref.span_id for ref in run.resumes],
-                s.RESUMES_RUN_ID: [clean(ref.run_id) for ref in run.resumes],
+                s.RESUMES_TRACE_ID: [ref.trace_id for ref in shown],
+                s.RESUMES_SPAN_ID: [ref.span_id for ref in shown],
+                s.RESUMES_RUN_ID: [short(ref.run_id) for ref in shown],
             }
         )
-
-    def _link(self, run: Run, ref: SpanRef) -> None:
-        link = Link(remote_context(ref))
-        run.handle.span.add_link(link.context, link.attributes)
 
     def _decision(self, entry: Mapping[str, Any], record: OpenInterrupt | None, at: int) -> str:
         expiry = record.expiry if record is not None else None
@@ -281,9 +282,9 @@ class SpanEvents:
         """The answer to a call that an earlier run left pending: the wait, and a link to the call."""
         run, record, at = answered
         attributes: Attributes = {
-            s.GEN_AI_TOOL_CALL_ID: clean(record.id),
-            s.GEN_AI_TOOL_NAME: clean(record.name),
+            s.GEN_AI_TOOL_CALL_ID: short(record.id),
+            s.GEN_AI_TOOL_NAME: short(record.name),
             s.TOOL_CALL_WAIT: max(0.0, at / 1e9 - record.since),
         }
-        self._link(run, record.span)
+        run.handle.link(link_to(record.span))
         self._add(run, "answers", None, s.EVENT_TOOL_CALL_ANSWERED, attributes, at)

@@ -19,8 +19,6 @@ from agui_otel.tracing.memory import Figure, ThreadMemory, Waiting
 Level = Literal["run", "subagent"]
 Labels = dict[str, Any]
 
-LEVEL = "agui.level"
-STORE = "agui.store"
 OTHER = "other"
 UNANNOUNCED = "unannounced"
 MAX_LABEL = 256
@@ -70,7 +68,7 @@ class Group:
     def __init__(self, level: Level, name: str | None) -> None:
         self.level = level
         self.name = name
-        self.labels: Labels = {LEVEL: level}
+        self.labels: Labels = {s.LEVEL: level}
         if name is not None:
             self.labels[s.GEN_AI_AGENT_NAME] = name
         self.open: dict[Open, None] = {}
@@ -203,9 +201,7 @@ class InterruptGauges:
                 count, oldest = sums.get(label, _NONE)
                 sums[label] = Waiting(count + waiting.open, min(oldest, waiting.oldest))
         self._seen.update(sums)
-        return [
-            ({s.INTERRUPT_REASON: reason, STORE: scope}, waiting) for (reason, scope), waiting in sums.items()
-        ]
+        return [({s.INTERRUPT_REASON: reason, s.STORE: scope}, waiting) for (reason, scope), waiting in sums.items()]
 
 
 class Watched:

@@ -1,4 +1,4 @@
-"""Spans of other instrumentations inside a run: they get the run's session, and show whether tokens are counted already.
+"""Spans of other instrumentations inside a run: they get the run's session, and show if tokens are counted already.
 
 A processor on the host's provider puts ``session.id``, ``user.id``, ``agui.thread.id`` and ``agui.run.id`` on every
 span whose parent context carries a session, else whose trace is that of exactly one open run (trace model: what runs
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
@@ -20,62 +21,108 @@ from agui_otel.tracing import semconv as s
 SCOPE = "agui_otel"
 """The instrumentation scope of this package's own spans."""
 
-_SESSION = create_key("agui-otel-session")
+_PRESENCE = create_key("agui-otel-session")
 _LLM_OPERATIONS = frozenset({"chat", "text_completion", "generate_content"})
 _INHERITED = (s.SESSION_ID, s.USER_ID, s.THREAD_ID, s.RUN_ID)
 
 
-class Inhabited(Protocol):
-    """A run that spans of others may be inside of: the session."""
+class Presence:
+    """What contexts carry of a session: the identity of its current run, and the way back to the session.
 
-    saw_llm_span: bool
+    Contexts outlive streams: a task that the producer started keeps its own for as long as it runs. So a presence
+    does not keep its session alive.
+    """
+
+    __slots__ = ("_session", "_trace_id", "inherited", "runs", "saw_llm_span")
+
+    def __init__(self, session: object) -> None:
+        self._session = weakref.ref(session)
+        self._trace_id: int | None = None
+        self.runs = 0
+        """How many runs were opened."""
+        self.saw_llm_span = False
+        """Whether an LLM span of another instrumentation ended in the current run."""
+        self.inherited: Mapping[str, Any] = {}
+        """The attributes that spans inside the current run, or the last one, get."""
 
     @property
-    def inherited(self) -> dict[str, Any]:
-        """The attributes of the current run that spans inside it get; empty when none is open."""
+    def session(self) -> Any:
+        """The session; None when it is gone."""
+        return self._session()
+
+    def enter(self, trace_id: int) -> None:
+        """A run was opened in the trace."""
+        self.leave()
+        self.runs += 1
+        self.saw_llm_span = False
+        self._trace_id = trace_id
+        OPEN_RUNS.enter(trace_id, self)
+
+    def identify(self, common: Mapping[str, Any]) -> None:
+        """What every span of the current run carries is known, or better known."""
+        self.inherited = {key: common[key] for key in _INHERITED if key in common}
+
+    def leave(self) -> None:
+        """The run has ended; a second time is nothing."""
+        if self._trace_id is not None:
+            OPEN_RUNS.leave(self._trace_id, self)
+            self._trace_id = None
 
 
-def with_session(context: Context, session: Inhabited) -> Context:
-    """`context`, carrying the session."""
-    return set_value(_SESSION, session, context)
+def with_presence(context: Context, presence: Presence) -> Context:
+    """`context`, carrying a session's presence."""
+    return set_value(_PRESENCE, presence, context)
+
+
+def presence_in(context: Context | None = None) -> Presence | None:
+    """The presence that `context` (None: the current one) carries."""
+    found = get_value(_PRESENCE, context)
+    return found if isinstance(found, Presence) else None
 
 
 def session_in(context: Context | None = None) -> Any:
-    """The session that `context` (None: the current one) carries, or None."""
-    return get_value(_SESSION, context)
+    """The session that `context` (None: the current one) carries; None where there is none, or it is gone."""
+    presence = presence_in(context)
+    return presence.session if presence is not None else None
 
 
 class OpenRuns:
     """Which sessions have an open run in which trace."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._by_trace: dict[int, list[Inhabited]] = {}
+        self._lock = threading.RLock()  # a collection in here may end a session
+        self._by_trace: dict[int, dict[int, Presence]] = {}
 
-    def enter(self, trace_id: int, session: Inhabited) -> None:
-        """A run of `session` was opened in the trace."""
+    def __len__(self) -> int:
+        return sum(map(len, list(self._by_trace.values())))
+
+    def enter(self, trace_id: int, presence: Presence) -> None:
+        """A run was opened in the trace."""
         with self._lock:
-            self._by_trace.setdefault(trace_id, []).append(session)
+            present = self._by_trace.setdefault(trace_id, {})
+            present[id(presence)] = presence
+            self._by_trace[trace_id] = present
 
-    def leave(self, trace_id: int, session: Inhabited) -> None:
+    def leave(self, trace_id: int, presence: Presence) -> None:
         """The run has ended."""
         with self._lock:
-            sessions = self._by_trace.get(trace_id, [])
-            sessions[:] = [other for other in sessions if other is not session]
-            if not sessions:
+            present = self._by_trace.get(trace_id, {})
+            present.pop(id(presence), None)
+            if not present:
                 self._by_trace.pop(trace_id, None)
 
-    def sole(self, trace_id: int) -> Inhabited | None:
+    def sole(self, trace_id: int) -> Presence | None:
         """The session of the only open run in this trace."""
-        sessions = self._by_trace.get(trace_id)
-        return sessions[0] if sessions is not None and len(sessions) == 1 else None
+        present = self._by_trace.get(trace_id)
+        return next(iter(list(present.values()))) if present is not None and len(present) == 1 else None
 
-    def of(self, trace_id: int, run_id: object) -> Inhabited | None:
-        """The session whose run has this id, among those of the trace."""
-        for session in self._by_trace.get(trace_id, ()):
-            if session.inherited.get(s.RUN_ID) == run_id:
-                return session
-        return None
+    def of(self, trace_id: int, run_id: object) -> Presence | None:
+        """The session whose run has this id, among those of the trace; an id that none of them has, among all."""
+        traces = [self._by_trace.get(trace_id, {})]
+        if run_id is not None:
+            traces += self._by_trace.values()
+        found = (presence for present in traces for presence in list(present.values()))
+        return next((presence for presence in found if presence.inherited.get(s.RUN_ID) == run_id), None)
 
 
 OPEN_RUNS = OpenRuns()
@@ -91,14 +138,14 @@ class InsideProcessor(SpanProcessor):
             scope = span.instrumentation_scope
             if scope is not None and scope.name == SCOPE:
                 return
-            context = span.get_span_context()
-            session = session_in(parent_context) or (
-                OPEN_RUNS.sole(context.trace_id) if context is not None else None
-            )
-            if session is None:
+            presence = presence_in(parent_context)
+            if presence is None:
+                context = span.get_span_context()
+                presence = OPEN_RUNS.sole(context.trace_id) if context is not None else None
+            if presence is None:
                 return
             present = span.attributes or {}
-            for key, value in session.inherited.items():
+            for key, value in presence.inherited.items():
                 if key not in present:
                     span.set_attribute(key, value)
         except Exception:  # noqa: BLE001 - in the host's path nothing is raised
@@ -111,17 +158,13 @@ class InsideProcessor(SpanProcessor):
             attributes = span.attributes
             if not attributes or (scope is not None and scope.name == SCOPE):
                 return
-            if (
-                attributes.get(s.SPAN_KIND) != "LLM"
-                and attributes.get(s.GEN_AI_OPERATION_NAME) not in _LLM_OPERATIONS
-            ):
+            operation = attributes.get(s.GEN_AI_OPERATION_NAME)
+            if attributes.get(s.SPAN_KIND) != "LLM" and operation not in _LLM_OPERATIONS:
                 return
             context = span.get_span_context()
-            session = (
-                OPEN_RUNS.of(context.trace_id, attributes.get(s.RUN_ID)) if context is not None else None
-            )
-            if session is not None:
-                session.saw_llm_span = True
+            presence = OPEN_RUNS.of(context.trace_id, attributes.get(s.RUN_ID)) if context is not None else None
+            if presence is not None:
+                presence.saw_llm_span = True
         except Exception:  # noqa: BLE001 - in the host's path nothing is raised
             return
 
@@ -138,19 +181,25 @@ _watching = threading.Lock()
 
 
 def watch_inside(provider: TracerProvider) -> bool:
-    """Add the processor to an SDK provider, once; whether the provider has it."""
-    known = _watched.get(provider)
-    if known is not None:
-        return known
-    with _watching:
-        if provider not in _watched:
-            add = getattr(provider, "add_span_processor", None)
-            if callable(add):
-                add(InsideProcessor())
-            _watched[provider] = callable(add)
-        return _watched[provider]
+    """Add the processor to an SDK provider, once; whether the provider has it. Never raises."""
+    try:
+        known = _watched.get(provider)
+        if known is not None:
+            return known
+        with _watching:
+            if provider not in _watched:
+                _watched[provider] = _add_processor(provider)
+            return _watched[provider]
+    except TypeError:  # a provider that cannot be a weak key: it would get one for each stream
+        return False
 
 
-def inherited(common: dict[str, Any]) -> dict[str, Any]:
-    """Of a run's common attributes, those that spans inside it get."""
-    return {key: common[key] for key in _INHERITED if key in common}
+def _add_processor(provider: TracerProvider) -> bool:
+    add = getattr(provider, "add_span_processor", None)
+    if not callable(add):
+        return False
+    try:
+        add(InsideProcessor())
+    except Exception:  # noqa: BLE001 - a host's provider costs the attributes, never the run
+        return False
+    return True

@@ -135,12 +135,7 @@ class InProcessMemory:
             entries = list(self._interrupted.values())
         now = self._clock()
         return Figure.of(
-            (
-                interrupt
-                for until, record in entries
-                if until > now
-                for interrupt in record.interrupts.values()
-            ),
+            (interrupt for until, record in entries if until > now for interrupt in record.interrupts.values()),
             now,
         )
 

@@ -45,9 +45,6 @@ from agui_otel.tracing.memory import ThreadMemory
 _logger = logging.getLogger(__name__)
 
 SCOPE = "agui_otel"
-TOKEN_TYPE = "gen_ai.token.type"
-EXPORT_RESULT = "agui.result"
-WHERE = "agui.where"
 RUN_SECONDS = tuple(round(0.1 * 2**n, 1) for n in range(13))
 TOOL_SECONDS = tuple(round(0.01 * 2**n, 2) for n in range(14))
 WAIT_SECONDS = (
@@ -105,14 +102,10 @@ class Instruments:
         }
         self._tool_errors = counter("agui.tool.errors", "{error}", "Tool calls that ended in an error.")
         self._tokens = counter("agui.tokens", "{token}", "Tokens that runs reported.")
-        self._exported = counter(
-            "agui.export.spans", "{span}", "What became of the spans given to the exporter."
-        )
+        self._exported = counter("agui.export.spans", "{span}", "What became of the spans given to the exporter.")
         self._violations = counter("agui.violations", "{violation}", "Broken rules of the AG-UI protocol.")
         self._events = counter("agui.events", "{event}", "Events received.")
-        self._observer_errors = counter(
-            "agui.observer.errors", "{error}", "Errors that the observer kept to itself."
-        )
+        self._observer_errors = counter("agui.observer.errors", "{error}", "Errors that the observer kept to itself.")
 
     def _observe(self, meter: Meter) -> None:
         meter.create_observable_up_down_counter(
@@ -127,13 +120,9 @@ class Instruments:
             "{interrupt}",
             "Interrupts that wait for an answer.",
         )
-        gauge(
-            "agui.interrupts.oldest_age", [self._interrupt_ages], "s", "Age of the oldest waiting interrupt."
-        )
+        gauge("agui.interrupts.oldest_age", [self._interrupt_ages], "s", "Age of the oldest waiting interrupt.")
 
-    def opened(
-        self, level: Level, name: str | None, *, announced: bool = True, heard: Heard | None = None
-    ) -> Open:
+    def opened(self, level: Level, name: str | None, *, announced: bool = True, heard: Heard | None = None) -> Open:
         """A run or subagent began. The token stands for it in what follows.
 
         `heard` is its stream, held weakly: without it a run has no idle time; when it is gone, the
@@ -197,13 +186,9 @@ class Instruments:
         if outcome == "error":
             self._add(self._tool_errors, 1, labels, context)
         if duration_s is not None:
-            self._record(
-                self._tool_duration, duration_s, {**labels, s.OUTCOME: str.__str__(outcome)}, context
-            )
+            self._record(self._tool_duration, duration_s, {**labels, s.OUTCOME: str.__str__(outcome)}, context)
 
-    def interrupt_answered(
-        self, reason: str, decision: str, wait_s: float, context: Context | None = None
-    ) -> None:
+    def interrupt_answered(self, reason: str, decision: str, wait_s: float, context: Context | None = None) -> None:
         """An interrupt had its first answer after so many seconds."""
         labels: Labels = {
             s.INTERRUPT_REASON: self._reasons.label(reason),
@@ -223,7 +208,7 @@ class Instruments:
             labels[s.GEN_AI_REQUEST_MODEL] = self._models.label(model)
         for kind, count in (("input", input_tokens), ("output", output_tokens)):
             if count > 0:
-                self._add(self._tokens, count, {**labels, TOKEN_TYPE: kind}, context)
+                self._add(self._tokens, count, {**labels, s.TOKEN_TYPE: kind}, context)
 
     def violation(self, rule: str, count: int = 1, context: Context | None = None) -> None:
         """A rule of the protocol was broken."""
@@ -236,11 +221,11 @@ class Instruments:
 
     def exported(self, result: Literal["exported", "refused", "dropped"], count: int) -> None:
         """What became of so many spans, where our exporter sent them."""
-        self._add(self._exported, count, {EXPORT_RESULT: result})
+        self._add(self._exported, count, {s.EXPORT_RESULT: result})
 
     def observer_error(self, where: str, count: int = 1) -> None:
         """The harmlessness boundary swallowed an error."""
-        self._add(self._observer_errors, count, {WHERE: where})
+        self._add(self._observer_errors, count, {s.WHERE: where})
 
     def watch(self, memory: ThreadMemory) -> None:
         """Report the interrupts that wait in `memory`. Called for each session; cheap."""
@@ -315,9 +300,7 @@ _made: weakref.WeakKeyDictionary[MeterProvider, weakref.ref[Instruments]] = weak
 _finding = threading.Lock()
 
 
-def instruments(
-    provider: MeterProvider | None = None, *, max_names: int = 200, enabled: bool = True
-) -> Instruments:
+def instruments(provider: MeterProvider | None = None, *, max_names: int = 200, enabled: bool = True) -> Instruments:
     """The instruments of a meter provider (None: the global one), made once, with the first caller's
     `max_names`.
 

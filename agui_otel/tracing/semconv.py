@@ -13,12 +13,17 @@ SPAN_KIND: Final = "openinference.span.kind"
 SESSION_ID: Final = "session.id"
 USER_ID: Final = "user.id"
 METADATA: Final = "metadata"
+INPUT_VALUE: Final = "input.value"
+INPUT_MIME_TYPE: Final = "input.mime_type"
+OUTPUT_VALUE: Final = "output.value"
+OUTPUT_MIME_TYPE: Final = "output.mime_type"
 AGENT_NAME: Final = "agent.name"
 GRAPH_NODE_ID: Final = "graph.node.id"
 GRAPH_NODE_NAME: Final = "graph.node.name"
 GRAPH_NODE_PARENT_ID: Final = "graph.node.parent_id"
 TOOL_NAME: Final = "tool.name"
 TOOL_ID: Final = "tool.id"
+TOOL_PARAMETERS: Final = "tool.parameters"
 LLM_PROVIDER: Final = "llm.provider"
 LLM_MODEL_NAME: Final = "llm.model_name"
 LLM_TOKEN_COUNT: Final = {
@@ -39,6 +44,11 @@ EXCEPTION_STACKTRACE: Final = "exception.stacktrace"
 GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
+GEN_AI_AGENT_DESCRIPTION: Final = "gen_ai.agent.description"
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+GEN_AI_TOOL_CALL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_CALL_RESULT: Final = "gen_ai.tool.call.result"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
@@ -51,7 +61,14 @@ GEN_AI_USAGE: Final = {
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 
-# Ours: identity
+# Metrics only
+TOKEN_TYPE: Final = "gen_ai.token.type"
+LEVEL: Final = "agui.level"
+STORE: Final = "agui.store"
+EXPORT_RESULT: Final = "agui.result"
+WHERE: Final = "agui.where"
+
+# What we say: identity
 THREAD_ID: Final = "agui.thread.id"
 RUN_ID: Final = "agui.run.id"
 RUN_IMPLICIT: Final = "agui.run.implicit"
@@ -71,7 +88,7 @@ MESSAGE_ROLE: Final = "agui.message.role"
 AMBIENT_TRACE_ID: Final = "agui.ambient.trace_id"
 AMBIENT_SPAN_ID: Final = "agui.ambient.span_id"
 
-# Ours: how it went
+# What we say: how it went
 OUTCOME: Final = "agui.outcome"
 CAUSE: Final = "agui.cause"
 EVENTS_COUNT: Final = "agui.events.count"
@@ -88,11 +105,12 @@ TOOL_ANSWERED_BY: Final = "agui.tool_call.answered_by"
 TOOL_ANSWERED_BY_NAME: Final = "agui.tool_call.answered_by_name"
 RAW_COUNT: Final = "agui.raw.count"
 ENCRYPTED_COUNT: Final = "agui.encrypted.count"
+TRUNCATED: Final = "agui.truncated"
 SYNTHESIZED: Final = "agui.synthesized"
 OMITTED: Final = "agui.omitted."
-"""Prefix: how many span events of a kind a span's caps left out, ``agui.omitted.custom`` for instance."""
+"""Prefix: how many of a kind a span's caps left out, ``agui.omitted.custom`` for instance."""
 
-# Ours: suspension and resumption
+# What we say: suspension and resumption
 CONTINUED: Final = "agui.continued"
 CONTINUES_TRACE_ID: Final = "agui.continues.trace_id"
 CONTINUES_SPAN_ID: Final = "agui.continues.span_id"
@@ -110,7 +128,7 @@ INTERRUPT_WAIT: Final = "agui.interrupt.wait"
 INTERRUPT_DECISION: Final = "agui.interrupt.decision"
 TOOL_CALL_WAIT: Final = "agui.tool_call.wait"
 
-# Ours: span events and what they carry
+# What we say: span events and what they carry
 EVENT_STATE: Final = {"snapshot": "agui.state.snapshot", "delta": "agui.state.delta"}
 EVENT_STATE_OVERWRITE: Final = "agui.state.overwrite"
 EVENT_STATE_FOLDED: Final = "agui.state.updates_folded"
@@ -155,4 +173,4 @@ RULE: Final = "agui.rule"
 MESSAGE: Final = "agui.message"
 
 MAX_SPAN_EVENTS: Final = 128
-"""What the SDK keeps of a span's events by default; it evicts the oldest, so this package stops before."""
+"""What the SDK keeps of a span's events, and of its links, by default; it evicts the oldest: we stop before."""

@@ -1,55 +1,42 @@
 """One observed stream: events in, spans and metrics out, finalised once.
 
-A session holds everything of its stream; nothing about a stream is kept anywhere else. Whoever attaches it calls `begin`,
-`feed` for each event and `finish` for its end; none of them raises or blocks.
+A session holds everything of its stream; nothing about a stream is kept anywhere else. Whoever attaches it calls
+`begin`, `feed` for each event and `finish` for its end; none of them raises or blocks. Nothing that a session holds
+refers back to it, so that it is gone, and its run ended, when whoever attached it is.
 """
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import threading
 import time
-import traceback
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import SpanContext, Tracer, TracerProvider, get_tracer_provider, set_span_in_context
+from opentelemetry.trace import Span, SpanContext, TracerProvider, get_tracer_provider, set_span_in_context
 
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
-from agui_otel.protocol.entities import Entity, Failure, Outcome, Run
-from agui_otel.protocol.inputs import read_input
-from agui_otel.protocol.interrupts import thread_change
+from agui_otel.protocol.entities import Entity, Run, Step
+from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.scope import Options, ToolFailed
-from agui_otel.protocol.thread import SpanRef, ThreadRecord
 from agui_otel.protocol.tracker import Tracker
-from agui_otel.tracing import ambient
+from agui_otel.tracing import ambient, ending
 from agui_otel.tracing.boundary import Boundary
-from agui_otel.tracing.clock import EventClock
-from agui_otel.tracing.content import Content, clean
+from agui_otel.tracing.clock import EventClock, TimedByEvents
+from agui_otel.tracing.content import Content
 from agui_otel.tracing.decisions import Decision
-from agui_otel.tracing.inside import OPEN_RUNS, SCOPE, inherited, watch_inside, with_session
-from agui_otel.tracing.links import reference
+from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of
+from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_verdict
+from agui_otel.tracing.inside import Presence, watch_inside, with_presence
 from agui_otel.tracing.memory import ThreadMemory, open_memory
-from agui_otel.tracing.metrics import instruments
+from agui_otel.tracing.metrics import Instruments, instruments
+from agui_otel.tracing.remembering import Remembering
 from agui_otel.tracing.spans import SpanWriter
-from agui_otel.tracing.starting import Placement
 
-Reason = Literal["exhausted", "error", "cancelled", "disconnected"]
-Attributes = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
-
-_OUTCOMES: dict[str, Outcome] = {
-    "exhausted": Outcome.UNFINISHED,
-    "error": Outcome.ERROR,
-    "cancelled": Outcome.CANCELLED,
-    "disconnected": Outcome.DISCONNECTED,
-}
 REPORT_NS = 5_000_000_000
 """How often a long stream's event counts are recorded."""
 
@@ -58,9 +45,10 @@ REPORT_NS = 5_000_000_000
 class Observer:
     """How to observe: the settings, the providers, and what has no environment form. Shared by sessions.
 
-    ``redact``: sees every captured string. ``tool_failed``: (tool name, result) -> whether the call failed, or its error
-    type. ``decision``: resume entry -> approved, denied, edited, expired or unknown. ``phoenix``: whether this process
-    itself exports to Phoenix. ``clock``: nanoseconds since the epoch.
+    Without providers a session uses the process's global ones. ``redact``: sees every captured string. ``tool_failed``:
+    (tool name, result) -> whether the call failed, or its error type. ``decision``: resume entry -> approved, denied,
+    edited, expired or unknown. ``phoenix``: whether this process itself exports to Phoenix. ``memory``: the settings'
+    where there is none. ``clock``: nanoseconds since the epoch.
     """
 
     settings: Settings
@@ -91,76 +79,76 @@ class Session:
         attributes: Attributes | None = None,
     ) -> None:
         settings = observer.settings
-        provider = observer.tracer_provider or get_tracer_provider()
-        self.saw_llm_span = False
-        self._observer = observer
-        self._given = given
-        self._attributes = attributes
-        self._context = context
-        self._metrics = instruments(
-            observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics
-        )
-        self._boundary = Boundary(self._metrics)
-        self._clock = EventClock() if settings.clock == "event" else None
-        self._now = observer.clock
-        self._watched = watch_inside(provider)
-        self._done = False
-        self._run: Run | None = None
-        self._runs = 0
-        self._first: Run | None = None
-        self._extra: dict[str, Any] = {}
-        content = Content(
-            capture=settings.capture_content(observer.phoenix),
-            hide_inputs=settings.hide_inputs,
-            hide_outputs=settings.hide_outputs,
-            max_value=settings.max_value,
-            redact=observer.redact,
-            dialect=settings.dialect,
-            on_error=lambda: self._metrics.observer_error("redact"),
-        )
-        self._keeps_content = settings.capture_content(observer.phoenix) and not settings.hide_inputs
-        self._memory = observer.memory or open_memory(
-            settings.thread_memory, ttl=settings.thread_memory_ttl, size=settings.thread_memory_size
-        )
-        self._metrics.watch(self._memory)
-        self._tracker = Tracker(
-            Options(content.text_limit, settings.max_paths, observer.tool_failed),
-            given=read_input(given),
+        provider = observer.tracer_provider if observer.tracer_provider is not None else get_tracer_provider()
+        metrics = instruments(observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics)
+        boundary = Boundary(metrics)
+        content = _content(observer, metrics)
+        memory = _memory(observer)
+        metrics.watch(memory)
+        watched = watch_inside(provider)
+        presence = Presence(self)
+        host = HostAttributes(attributes, given, boundary)
+        keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
+        self._threads = Remembering(memory, boundary, settings.anonymous_threads, keep_content=keep)
+        self._tracker = tracker = Tracker(
+            Options(content.text_limit, settings.max_paths, guarded_verdict(observer.tool_failed, boundary)),
+            given=_read(given, boundary),
             agent_name=agent_name or settings.agent_name,
-            recall=self._recall,
+            recall=self._threads.recall,
         )
         self._writer = SpanWriter(
-            _tracer(provider),
+            ending.tracer_of(provider),
             settings,
             content,
-            self._metrics,
-            heard=self._tracker,
-            place=self._place,
-            describe=self._describe,
-            wants_usage=self._wants_usage,
-            decide=observer.decision,
+            metrics,
+            heard=tracker,
+            place=partial(ambient.place, context, settings.ambient, phoenix=observer.phoenix),
+            describe=host.of,
+            wants_usage=partial(_wants_usage, settings.usage_spans, watched, presence),
+            decide=guarded_decision(observer.decision, boundary),
         )
-        self._receive = self._tracker.receive
+        self._metrics = metrics
+        self._boundary = boundary
+        self._host = host
+        self._presence = presence
+        self._now = observer.clock
+        self._clock = EventClock() if settings.clock == "event" else None
+        self._receive: Callable[[object, int], Sequence[t.Transition]] = (
+            tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
+        )
+        self._ending = threading.Lock()  # taken once, never given back
+        self._open: dict[Entity | Step, None] = {}
+        self._run: Run | None = None
+        self._current: Span | None = None
+        self._has_started = False
         self._report_at = 0
-        _open_sessions.add(self)
-
-    # the stream
+        self.span_context: SpanContext | None = None
+        """The span context of the current (or last) run; None before the first."""
+        ending.opened(self)
 
     def begin(self, at_ns: int | None = None) -> None:
         """Open the run that the input announces, if there is one. `at_ns`: nanoseconds since the epoch; None is now."""
         try:
             at = self._now() if at_ns is None else at_ns
-            self._write(self._tracker.begin(at))
+            try:
+                self._tracker.begin(at)
+            except Exception as error:  # noqa: BLE001 - the boundary
+                self._boundary.swallow("begin", error)
+            if self._tracker.said and self._clock is not None:
+                self._clock.begin(at)
+            self._write(self._tracker.said)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("begin", error)
 
     def feed(self, event: object, at_ns: int | None = None) -> None:
-        """Take the stream's next event: a dict in wire form, an event object, or an ``Unreadable``. It is not changed."""
+        """Take the stream's next event: a dict in wire form, an object or an ``Unreadable``. It is not changed."""
         try:
             at = self._now() if at_ns is None else at_ns
-            if self._clock is not None:
-                at = self._timed(event, at)
-            transitions = self._receive(event, at)
+            try:
+                transitions = self._receive(event, at)
+            except Exception as error:  # noqa: BLE001 - the boundary
+                transitions = self._tracker.said
+                self._boundary.swallow("feed", error)
             if transitions:
                 self._write(transitions)
             if at > self._report_at:
@@ -169,239 +157,172 @@ class Session:
             self._boundary.swallow("feed", error)
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
-        """The stream ended. Only the first call counts."""
-        if self._done:
+        """The stream ended. Only the first call counts, and nothing is taken afterwards."""
+        if not self._ending.acquire(blocking=False):
             return
-        self._done = True
+        ending.ended(self)
+        self._receive = _ignore
+        at = 0
         try:
             at = self._now() if at_ns is None else at_ns
             if self._clock is not None:
                 at = self._clock.end(at)
-            failure = _failure(error) if error is not None else None
-            if reason == "error" and failure is None:
-                failure = Failure("agui.run_error", "")
-            self._write(self._tracker.finish(_OUTCOMES[reason], failure, at))
+            failure = failure_of(error) if reason == "error" else None
+            try:
+                self._tracker.finish(OUTCOMES[reason], failure, at)
+            except Exception as caught:  # noqa: BLE001 - the boundary
+                self._boundary.swallow("finish", caught)
+            self._write(self._tracker.said)
             self._metrics.events(self._tracker.take_counts())
         except Exception as caught:  # noqa: BLE001 - the boundary
             self._boundary.swallow("finish", caught)
         finally:
-            _open_sessions.discard(self)
+            for entity in reversed(list(self._open)):
+                self._end(entity, at)
+            self._presence.leave()
 
-    def _timed(self, event: object, at: int) -> int:
-        assert self._clock is not None
-        at, note = self._clock.read(event, at)
-        if note is not None:
-            self._write(self._tracker.note("clock_backwards", note, at))
-        return at
+    def __del__(self) -> None:
+        if hasattr(self, "_ending") and not self._ending.locked():
+            self.finish("disconnected")
 
     def _report(self, at: int) -> None:
         if self._report_at:
             self._metrics.events(self._tracker.take_counts())
         self._report_at = at + REPORT_NS
 
-    def _write(self, transitions: Any) -> None:
+    def _write(self, transitions: Iterable[t.Transition]) -> None:
         for transition in transitions:
             try:
                 self._writer.write(transition)
-                kind = type(transition)
-                if kind is t.Opened:
-                    if type(transition.entity) is Run:
-                        self._entered(transition.entity)
-                elif kind is t.RunEnded:
-                    self._remember(transition.run, transition.at)
-                elif kind is t.Closed and type(transition.entity) is Run:
-                    self._left(transition.entity)
+                if isinstance(transition, t.Opened):
+                    self._opened(transition.entity)
+                elif isinstance(transition, t.Closed):
+                    self._closed(transition.entity)
+                elif isinstance(transition, t.Announced):
+                    self._identify(transition.entity)
+                elif isinstance(transition, t.RunEnded):
+                    self._threads.remember(transition.scope, transition.at)
             except Exception as error:  # noqa: BLE001 - the boundary: one transition's, not its neighbours'
+                if isinstance(transition, t.Closed):
+                    self._end(transition.entity, transition.at)
                 self._boundary.swallow(type(transition).__name__, error)
 
-    def _entered(self, run: Run) -> None:
-        self._run = run
-        self._runs += 1
-        self.saw_llm_span = False
-        OPEN_RUNS.enter(run.handle.span.get_span_context().trace_id, self)
-
-    def _left(self, run: Run) -> None:
-        OPEN_RUNS.leave(run.handle.span.get_span_context().trace_id, self)
-
-    # thread memory
-
-    def _recall(self, thread_id: str) -> ThreadRecord | None:
-        if thread_id in self._observer.settings.anonymous_threads:
-            return None
-        try:
-            return self._memory.read(thread_id)
-        except Exception as error:  # noqa: BLE001 - a store that is down costs the links
-            self._boundary.swallow("thread_memory.read", error)
-            return None
-
-    def _remember(self, run: Run, at: int) -> None:
-        scope = self._tracker.scope
-        if (
-            scope is None
-            or run.thread_id is None
-            or run.thread_id in self._observer.settings.anonymous_threads
-        ):
+    def _opened(self, entity: Entity | Step) -> None:
+        if isinstance(entity, Run):
+            self._has_started = self.has_started
+            self._run, self._current = entity, None
+        if entity.handle is None:
             return
+        self._open[entity] = None
+        if isinstance(entity, Run):
+            span: Span = entity.handle.span
+            context = span.get_span_context()
+            self._presence.enter(context.trace_id)
+            self._identify(entity)
+            self._current = span if context.is_valid else None
+            self.span_context = context
 
-        def ref_of(entity: Entity) -> SpanRef:
-            return reference(entity, run.id)
+    def _identify(self, entity: Entity) -> None:
+        if isinstance(entity, Run):
+            self._presence.identify(self._writer.common)
 
-        change = thread_change(scope, at, ref_of, keep_content=self._keeps_content)
-        if not change.empty:
-            try:
-                self._memory.write(change)
-            except Exception as error:  # noqa: BLE001 - a store that is down costs the links
-                self._boundary.swallow("thread_memory.write", error)
+    def _closed(self, entity: Entity | Step) -> None:
+        self._open.pop(entity, None)
+        if entity is self._run:
+            self._presence.leave()
 
-    # what the writer asks
-
-    def _place(self) -> Placement:
-        settings = self._observer.settings
-        return ambient.place(self._context, settings.ambient, phoenix=self._observer.phoenix)
-
-    def _describe(self, run: Run) -> Mapping[str, Any]:
-        """The host's attributes, which belong to the stream's first run."""
-        if self._first is None:
-            self._first = run
-            self._extra = self._read_attributes(self._attributes, self._given)
-        return self._extra if run is self._first else {}
-
-    def _read_attributes(self, attributes: Attributes | None, given: Any) -> dict[str, Any]:
-        if attributes is None:
-            return {}
+    def _end(self, entity: Entity | Step, at: int) -> None:
+        """End a span of which what it was to say could not be said: no span stays open."""
+        self._open.pop(entity, None)
         try:
-            return _exportable(attributes(given) if callable(attributes) else attributes)
-        except Exception as error:  # noqa: BLE001 - the boundary: the host's callable
-            self._boundary.swallow("attributes", error)
-            return {}
-
-    def _wants_usage(self) -> bool:
-        wanted = self._observer.settings.usage_spans
-        return wanted == "on" or (wanted == "auto" and self._watched and not self.saw_llm_span)
-
-    # what the ways in ask
+            if entity.handle is not None and entity.handle.span.is_recording():
+                entity.handle.span.end(max(at, entity.opened_at))
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("end", error)
 
     def surround(self, context: Context) -> Context:
-        """`context` with this session and, once there is one, its run's span: where the producer's code is to run."""
-        run = self._run
-        if run is None or run.handle is None or self._done:
-            return with_session(context, self)
-        return with_session(set_span_in_context(run.handle.span, context), self)
+        """`context` with this session and, once there is one, its run's span: where the producer's code is to run.
+
+        A provider that makes no real spans leaves the current span as it is.
+        """
+        if self._current is not None:
+            context = set_span_in_context(self._current, context)
+        return with_presence(context, self._presence)
 
     @property
     def runs(self) -> int:
         """How many runs were opened; `surround` changes with it."""
-        return self._runs
+        return self._presence.runs
 
     @property
-    def inherited(self) -> dict[str, Any]:
-        """The attributes of the current run that spans inside it get."""
-        return inherited(self._writer.common)
-
-    @property
-    def span_context(self) -> SpanContext | None:
-        """The span context of the current (or last) run; None before the first."""
-        if self._run is None or self._run.handle is None:
-            return None
-        context: SpanContext = self._run.handle.span.get_span_context()
-        return context
+    def has_started(self) -> bool:
+        """Whether a RUN_STARTED was seen."""
+        return self._has_started or (self._run is not None and self._run.started)
 
     def serves(self, given: Any) -> bool:
-        """Whether an observer that finds this session is to pass through: it is open, and follows the same run."""
-        if self._done:
+        """Whether an observer that finds this session is to pass through: it is open, and follows the same run.
+
+        That is so when `given`, the observer's input, has this session's threadId and runId; without an input, when no
+        RUN_STARTED was seen yet (trace model: one observer a stream).
+        """
+        if self._ending.locked():
             return False
-        wanted, run = read_input(given), self._run
-        if wanted is None:
-            return run is None or not (run.started or run.implicit)
-        return run is not None and (wanted.thread_id, wanted.run_id) == (run.thread_id, run.id)
+        wanted, run = _read(given, self._boundary), self._run
+        if wanted is None or wanted.run_id is None:
+            return not self.has_started
+        return run is not None and wanted.thread_id == run.thread_id and wanted.run_id in (run.id, run.input_run_id)
 
     def adopt(self, agent_name: str | None, attributes: Attributes | None, given: Any) -> None:
         """Take from an observer that passes through what this session lacks."""
         try:
-            lacking = {
-                key: value
-                for key, value in self._read_attributes(attributes, given).items()
-                if key not in self._writer.common
-            }
-            self._extra.update(lacking)
+            lacking = self._host.adopt(attributes, given, present=self._writer.common)
             if self._tracker.agent_name is None:
                 self._tracker.agent_name = agent_name
             run = self._run
-            if run is not None and lacking:
+            if run is None or not run.is_open:
+                return
+            if lacking:
                 self._writer.describe_more(run, lacking)
-            if run is not None and run.name is None and agent_name is not None:
+            if run.name is None and agent_name is not None:
                 self._writer.rename(run, agent_name)
+            self._identify(run)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("adopt", error)
 
 
-_open_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-_tracers: weakref.WeakKeyDictionary[TracerProvider, Tracer] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+def _ignore(_event: object, _at: int) -> Sequence[t.Transition]:
+    """Nothing is received after the end."""
+    return ()
 
 
-def _tracer(provider: TracerProvider) -> Tracer:
-    """This package's tracer of a provider.
-
-    A provider is new here when it exports at exit already: sessions that are open then have to end before it does.
-    """
-    tracer = _tracers.get(provider)
-    if tracer is None:
-        with _making:
-            tracer = provider.get_tracer(SCOPE, _version())
-            _tracers[provider] = tracer
-            atexit.unregister(_end_all)
-            atexit.register(_end_all)
-    return tracer
-
-
-def _end_all() -> None:
-    """The interpreter exits: what is open is cancelled."""
-    for session in list(_open_sessions):
-        session.finish("cancelled")
-
-
-def _version() -> str:
-    try:
-        return version("agui-otel")
-    except PackageNotFoundError:
-        return ""
-
-
-def _failure(error: BaseException) -> Failure:
-    kind = type(error)
-    name = (
-        kind.__qualname__
-        if kind.__module__ in ("builtins", "__main__")
-        else f"{kind.__module__}.{kind.__qualname__}"
+def _content(observer: Observer, metrics: Instruments) -> Content:
+    settings = observer.settings
+    return Content(
+        capture=settings.capture_content(observer.phoenix),
+        hide_inputs=settings.hide_inputs,
+        hide_outputs=settings.hide_outputs,
+        max_value=settings.max_value,
+        redact=observer.redact,
+        dialect=settings.dialect,
+        on_error=partial(metrics.observer_error, "redact"),
     )
+
+
+def _memory(observer: Observer) -> ThreadMemory:
+    if observer.memory is not None:
+        return observer.memory
+    settings = observer.settings
+    return open_memory(settings.thread_memory, ttl=settings.thread_memory_ttl, size=settings.thread_memory_size)
+
+
+def _read(given: Any, boundary: Boundary) -> RunInput | None:
+    """`given` as a RunInput; None where it cannot be read: a host's object may raise anything."""
     try:
-        message = str(error)
-        stacktrace = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 - an exception whose __str__ raises
-        message, stacktrace = "", None
-    return Failure(name, message, stacktrace)
+        return read_input(given)
+    except Exception as error:  # noqa: BLE001 - the boundary
+        boundary.swallow("input", error)
+        return None
 
 
-def _exportable(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The host's attributes as OpenTelemetry takes them: what is no attribute value becomes a string."""
-    found: dict[str, Any] = {}
-    for key, value in attributes.items():
-        if isinstance(value, str):
-            found[str(key)] = clean(value)
-        elif isinstance(value, bool | int | float):
-            found[str(key)] = value
-        elif isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
-            found[str(key)] = [clean(item) for item in value]
-        elif value is not None:
-            found[str(key)] = clean(str(value))
-    return found
-
-
-def reason_of(error: BaseException) -> Reason:
-    """How a stream ended that ended with `error`: the consumer left, the producer was stopped, or it failed."""
-    if isinstance(error, GeneratorExit):
-        return "disconnected"
-    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
-        return "cancelled"
-    return "error"
+def _wants_usage(wanted: str, watched: bool, presence: Presence) -> bool:
+    return wanted == "on" or (wanted == "auto" and watched and not presence.saw_llm_span)

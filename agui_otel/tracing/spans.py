@@ -16,7 +16,7 @@ from agui_otel.protocol import transitions as t
 from agui_otel.protocol.entities import Entity, Message, Reasoning, Run, Step, Subagent, ToolCall
 from agui_otel.tracing import semconv as s
 from agui_otel.tracing.agents import AgentSpans
-from agui_otel.tracing.content import Content, clean
+from agui_otel.tracing.content import Content, short
 from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.events import SpanEvents
 from agui_otel.tracing.gauges import Heard
@@ -61,6 +61,8 @@ class SpanWriter:
             t.Linked: self._linked,
             t.Closed: self._closed,
             t.RunEnded: self._run_ended,
+            t.SpawnedBy: agents.spawned,
+            t.LeftOut: events.left_out,
             t.UsageReported: self._usage,
             t.StateWritten: events.state,
             t.Suspended: events.suspended,
@@ -128,11 +130,10 @@ class SpanWriter:
             self._name_tool(entity, attributes)
             put(attributes, s.STEP_NAME, entity.step)
             entity.handle.span.update_name(_tool_span_name(entity))
-            entity.handle.span.set_attributes(attributes)
+            entity.handle.set(attributes)
 
     def _linked(self, linked: t.Linked) -> None:
-        link = link_to(linked.target)
-        linked.entity.handle.span.add_link(link.context, link.attributes)
+        linked.entity.handle.link(link_to(linked.target))
 
     def _run_ended(self, ended: t.RunEnded) -> None:
         self._agents.ended(ended.run)
@@ -142,8 +143,9 @@ class SpanWriter:
         self._name_tool(tool, attributes)
         if tool.late_children:
             attributes[s.LATE_CHILD_SPAN_ID] = [_span_id(child) for child in tool.late_children]
-        span = self._start.entity(_tool_span_name(tool), tool, tool.owner.handle.context, attributes)
-        tool.handle = SpanHandle(span)
+        links = list(map(link_to, tool.links))
+        span = self._start.entity(_tool_span_name(tool), tool, tool.owner.handle.context, attributes, links)
+        tool.handle = SpanHandle(span, attributes)
 
     def _name_tool(self, tool: ToolCall, attributes: Attributes) -> None:
         owner = tool.owner
@@ -174,7 +176,7 @@ class SpanWriter:
             put(attributes, s.TOOL_ANSWERED_BY, tool.answered_by[0])
             put(attributes, s.TOOL_ANSWERED_BY_NAME, tool.answered_by[1])
         self._start.fail(tool, attributes)
-        handle.span.set_attributes(attributes)
+        handle.set(attributes)
         handle.span.end(tool.ended_at)
         self._metrics.tool_closed(
             tool.name or "",
@@ -188,7 +190,7 @@ class SpanWriter:
 
     def _open_message(self, message: Message) -> None:
         if self._messages:
-            self._open_streamed(message, f"message {clean(message.role)}", message.role)
+            self._open_streamed(message, f"message {short(message.role)}", message.role)
 
     def _open_reasoning(self, reasoning: Reasoning) -> None:
         if self._messages:
@@ -198,7 +200,8 @@ class SpanWriter:
         attributes = self._start.owned(entity.owner, "CHAIN")
         put(attributes, s.MESSAGE_ID, entity.id)
         put(attributes, s.MESSAGE_ROLE, role)
-        entity.handle = SpanHandle(self._start.entity(name, entity, entity.owner.handle.context, attributes))
+        span = self._start.entity(name, entity, entity.owner.handle.context, attributes)
+        entity.handle = SpanHandle(span, attributes)
 
     def _close_streamed(self, entity: Message | Reasoning) -> None:
         handle: SpanHandle | None = entity.handle
@@ -215,17 +218,17 @@ class SpanWriter:
                 self._content.message_output(entity.text, entity.role, attributes, entity.chars)
             elif entity.chars:
                 self._content.reasoning_output(entity.text, attributes, entity.chars)
-            handle.span.set_attributes(attributes)
+            handle.set(attributes)
             handle.span.end(entity.ended_at)
         entity.forget()
 
     def _open_step(self, step: Step) -> None:
         if self._steps:
-            name = clean(step.name)
+            name = short(step.name)
             attributes = self._start.owned(step.owner, "CHAIN")
             attributes[s.STEP_NAME] = name
             span = self._start.plain(f"step {name}", step.owner.handle.context, attributes, step.opened_at)
-            step.handle = SpanHandle(span)
+            step.handle = SpanHandle(span, attributes)
 
     def _close_step(self, step: Step) -> None:
         if step.handle is not None:
@@ -249,12 +252,12 @@ class SpanWriter:
             attributes[s.LLM_TOKEN_COUNT[name]] = count
             if name in s.GEN_AI_USAGE:
                 attributes[s.GEN_AI_USAGE[name]] = count
-        name = f"usage {clean(usage.model)}" if usage.model is not None else "usage"
+        name = f"usage {short(usage.model)}" if usage.model is not None else "usage"
         self._start.plain(name, context, attributes, at).end(at)
 
 
 def _tool_span_name(tool: ToolCall) -> str:
-    return f"execute_tool {clean(tool.name)}" if tool.name is not None else "execute_tool"
+    return f"execute_tool {short(tool.name)}" if tool.name is not None else "execute_tool"
 
 
 def _span_id(entity: Entity) -> str:

@@ -12,9 +12,8 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from agui_otel.config import Settings
 from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent
 from agui_otel.tracing import semconv as s
-from agui_otel.tracing.content import Content, clean
+from agui_otel.tracing.content import Content, short
 from agui_otel.tracing.handles import Attributes
-from agui_otel.tracing.links import link_to
 
 Describe = Callable[[Run], Mapping[str, Any]]
 
@@ -46,11 +45,11 @@ class Starter:
         identity: Attributes = {}
         thread = run.thread_id
         if thread is not None:
-            identity[s.THREAD_ID] = clean(thread)
+            identity[s.THREAD_ID] = short(thread)
             if thread not in self._settings.anonymous_threads:
-                identity[s.SESSION_ID] = identity[s.GEN_AI_CONVERSATION_ID] = clean(thread)
+                identity[s.SESSION_ID] = identity[s.GEN_AI_CONVERSATION_ID] = short(thread)
         if run.id:
-            identity[s.RUN_ID] = clean(run.id)
+            identity[s.RUN_ID] = short(run.id)
         if self._settings.user_id is not None:
             identity[s.USER_ID] = self._settings.user_id
         identity.update(self._describe(run))
@@ -62,24 +61,22 @@ class Starter:
         attributes = self.common.copy()
         attributes[s.SPAN_KIND] = kind
         if type(owner) is Subagent:
-            attributes[s.SUBAGENT_RUN_ID] = clean(owner.id)
+            attributes[s.SUBAGENT_RUN_ID] = short(owner.id)
             if owner.name is not None:
-                attributes[s.SUBAGENT_NAME] = clean(owner.name)
+                attributes[s.SUBAGENT_NAME] = short(owner.name)
         return attributes
 
     def entity(
         self, name: str, entity: Entity, parent: Context, attributes: Attributes, links: Sequence[Link] = ()
     ) -> Span:
-        """Start the span of an entity, with what it continues, its step and its links."""
+        """Start the span of an entity, with what it continues and its step."""
         if entity.continues is not None:
             attributes[s.CONTINUED] = True
             attributes[s.CONTINUES_TRACE_ID] = entity.continues.trace_id
             attributes[s.CONTINUES_SPAN_ID] = entity.continues.span_id
-            attributes[s.CONTINUES_RUN_ID] = clean(entity.continues.run_id)
+            attributes[s.CONTINUES_RUN_ID] = short(entity.continues.run_id)
         if entity.step is not None:
-            attributes[s.STEP_NAME] = clean(entity.step)
-        if entity.links:
-            links = [*links, *map(link_to, entity.links)]
+            attributes[s.STEP_NAME] = short(entity.step)
         return self.plain(name, parent, attributes, entity.opened_at, links)
 
     def plain(
@@ -91,11 +88,17 @@ class Starter:
         )
 
     def fail(self, entity: Entity, attributes: Attributes) -> str | None:
-        """Status, error attributes and the exception event of what failed; returns its ``error.type``."""
+        """Status, error attributes and the exception event of what failed; returns its ``error.type``.
+
+        What was cancelled has not failed: it only tells its message.
+        """
         failure = entity.failure
-        if entity.outcome is not Outcome.ERROR or failure is None:
+        if failure is None:
             return None
-        kind = clean(failure.type)
+        if entity.outcome is not Outcome.ERROR:
+            self.content.output(s.MESSAGE, failure.message, attributes)
+            return None
+        kind = short(failure.type)
         attributes[s.ERROR_TYPE] = kind
         exception: Attributes = {s.EXCEPTION_TYPE: kind}
         message = self.content.error_message(failure.message, exception) if failure.message else None
@@ -110,4 +113,4 @@ class Starter:
 def put(attributes: Attributes, key: str, value: str | None) -> None:
     """Set a name or an id, where there is one."""
     if isinstance(value, str):
-        attributes[key] = clean(value)
+        attributes[key] = short(value)

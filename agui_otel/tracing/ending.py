@@ -1,0 +1,116 @@
+"""How streams end, and that those which are open end before what exports them does (trace model: outcomes)."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import threading
+import traceback
+import weakref
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Literal, Protocol
+
+from opentelemetry.trace import Tracer, TracerProvider
+
+from agui_otel.protocol.entities import Failure, Outcome
+from agui_otel.tracing.inside import SCOPE
+
+Reason = Literal["exhausted", "error", "cancelled", "disconnected"]
+
+OUTCOMES: dict[Reason, Outcome] = {
+    "exhausted": Outcome.UNFINISHED,
+    "error": Outcome.ERROR,
+    "cancelled": Outcome.CANCELLED,
+    "disconnected": Outcome.DISCONNECTED,
+}
+"""The outcome of a run that had no terminal event, by how its stream ended."""
+
+
+def reason_of(error: BaseException) -> Reason:
+    """How a stream ended that ended with `error`: the consumer left, the producer was stopped, or it failed.
+
+    What is no ``Exception`` stops the producer: a cancelled task (of any event loop), Ctrl-C, ``sys.exit``.
+    """
+    if isinstance(error, GeneratorExit):
+        return "disconnected"
+    return "error" if isinstance(error, Exception) else "cancelled"
+
+
+def reason_to_leave(error: BaseException) -> Reason:
+    """How a stream ended into which its consumer threw `error`: a cancelled closing is a closing."""
+    return "disconnected" if isinstance(error, asyncio.CancelledError) else reason_of(error)
+
+
+def failure_of(error: BaseException | None) -> Failure:
+    """What `error` says: its class, its message and its traceback."""
+    if error is None:
+        return Failure("agui.run_error", "")
+    kind = type(error)
+    local = kind.__module__ in ("builtins", "__main__")
+    name = kind.__qualname__ if local else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        return Failure(name, str.__str__(str(error)), "".join(traceback.format_exception(error)))
+    except Exception:  # noqa: BLE001 - an exception whose __str__ raises
+        return Failure(name, "")
+
+
+class Open(Protocol):
+    """What is to end before the interpreter does: a session."""
+
+    def finish(self, reason: Reason) -> None:
+        """End it, if it has not ended."""
+
+
+_open: dict[int, weakref.ref[Open]] = {}
+_tracers: weakref.WeakKeyDictionary[TracerProvider, Tracer] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+
+
+def opened(session: Open) -> None:
+    """`session` is to end before the interpreter does."""
+    _open[id(session)] = weakref.ref(session)
+
+
+def ended(session: Open) -> None:
+    """`session` has ended."""
+    _open.pop(id(session), None)
+
+
+def open_sessions() -> int:
+    """How many sessions are open in this process."""
+    return len(_open)
+
+
+def tracer_of(provider: TracerProvider) -> Tracer:
+    """This package's tracer of a provider.
+
+    A provider that is new here exports at the interpreter's exit already: open sessions have to end before it does.
+    """
+    try:
+        tracer = _tracers.get(provider)
+    except TypeError:  # a provider that cannot be a weak key
+        return provider.get_tracer(SCOPE, _version())
+    if tracer is None:
+        with _making:
+            tracer = provider.get_tracer(SCOPE, _version())
+            _tracers[provider] = tracer
+            atexit.unregister(_end_all)
+            atexit.register(_end_all)
+    return tracer
+
+
+def _end_all() -> None:
+    """The interpreter exits: what is open is cancelled."""
+    for reference in list(_open.values()):
+        session = reference()
+        if session is not None:
+            session.finish("cancelled")
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("agui-otel")
+    except PackageNotFoundError:
+        return ""

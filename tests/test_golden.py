@@ -1,0 +1,34 @@
+"""Every recording gives the tree that the trace model says.
+
+The golden files stand beside the recordings: `NAME.tree` with steps as span events, `NAME.steps.tree` with steps as
+spans. They were read against the recording, event by event; tests/support/golden.py says how to read a new one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.support.golden import STREAMS, names, spans, tree
+
+
+@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("steps", ["events", "spans"])
+def test_tree(name: str, steps: Literal["events", "spans"]) -> None:
+    """A recording's tree is its golden file."""
+    golden = STREAMS / f"{name}{'.tree' if steps == 'events' else '.steps.tree'}"
+    assert golden.read_text(encoding="utf-8") == tree(name, steps)
+
+
+@pytest.mark.parametrize("name", names())
+def test_identity(name: str) -> None:
+    """Every span of a run carries its session and run, under both vocabularies, and stands in one trace."""
+    by_run: dict[object, set[int]] = {}
+    for span in spans(name).spans:
+        attributes, context = span.attributes or {}, span.context
+        assert context is not None
+        thread = attributes["agui.thread.id"]
+        assert (thread, thread) == (attributes["session.id"], attributes["gen_ai.conversation.id"])
+        by_run.setdefault(attributes["agui.run.id"], set()).add(context.trace_id)
+    assert [1] * len(by_run) == [len(traces) for traces in by_run.values()]
