@@ -204,10 +204,10 @@ def requests(batch: Iterable[ReadableSpan]) -> Iterator[list[ReadableSpan]]:
 
 
 def _size(span: ReadableSpan) -> int:
-    """The span's size; where no exporter can encode it, a whole request's, so that it takes no other with it."""
+    """The span's size; where it cannot be encoded, a whole request's, so that it takes no other with it."""
     try:
         return span_size(span)
-    except UnicodeEncodeError:
+    except Exception:  # noqa: BLE001 - a foreign span may hold anything, and this runs where spans end
         return REQUEST_BYTES
 
 

@@ -348,9 +348,7 @@ class Run(Agent):
         "resumes", "started", "thread_id", "total_events", "violations",
     )  # fmt: skip
 
-    def __init__(
-        self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None
-    ) -> None:
+    def __init__(self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None) -> None:
         super().__init__(run_id or "", None, at)
         self.thread_id = thread_id
         self.input = given

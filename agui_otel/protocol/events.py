@@ -101,17 +101,7 @@ def read(raw: object, notes: list[str]) -> dict[str, Any]:
             shape = EVENTS.get(kind)
             if shape is None:
                 return raw
-            strings = shape.strings
-            for key, value in raw.items():
-                if type(value) is not strings.get(key):
-                    break
-            else:
-                for key in shape.required_names:
-                    if key not in raw:
-                        break
-                else:
-                    return raw
-            return _checked(raw, kind, shape, notes)
+            return raw if shape.fits(raw) else _checked(raw, kind, shape, notes)
         return _read_unusual(raw, notes)
     return _read_unusual(raw, notes) if isinstance(raw, dict) else _read_object(raw, notes)
 

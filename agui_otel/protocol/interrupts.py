@@ -42,17 +42,13 @@ def read_answers(scope: Scope, at: int) -> None:
     if scope.run.resumes:
         scope.out.append(Resumes(scope.run, tuple(scope.run.resumes)))
     for message in given.messages:
-        pending = (
-            record.tool_calls.get(message.get("toolCallId", "")) if message.get("role") == "tool" else None
-        )
+        pending = record.tool_calls.get(message.get("toolCallId", "")) if message.get("role") == "tool" else None
         if pending is not None and pending.id not in scope.answered_calls:
             scope.answered_calls[pending.id] = pending
             scope.out.append(ToolCallAnswered(scope.run, pending, at))
 
 
-def _answer(
-    scope: Scope, ident: str, known: OpenInterrupt | None, status: str, entry: dict[str, Any], at: int
-) -> None:
+def _answer(scope: Scope, ident: str, known: OpenInterrupt | None, status: str, entry: dict[str, Any], at: int) -> None:
     if known is not None:
         scope.answered[ident] = known
         if known.run not in scope.run.resumes:

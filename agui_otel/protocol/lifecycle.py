@@ -80,9 +80,7 @@ def run_error(scope: Scope, event: Event, at: int) -> Agent:
     if run.outcome is Outcome.ERROR:
         return run
     code, message = event.get("code"), event.get("message")
-    fail_run(
-        scope, Failure(code if isinstance(code, str) and code else "agui.run_error", _text(message) or "")
-    )
+    fail_run(scope, Failure(code if isinstance(code, str) and code else "agui.run_error", _text(message) or ""))
     _ended(scope, event, at)
     return run
 

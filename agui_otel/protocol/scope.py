@@ -40,9 +40,7 @@ class Scope:
     hold, for each id, the tag of who owns it, None being the run's own agent (AG-UI 1.0: an id keeps its owner).
     """
 
-    def __init__(
-        self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]
-    ) -> None:
+    def __init__(self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]) -> None:
         self.run = run
         self.options = options
         self.record = record

@@ -105,12 +105,19 @@ def _integer(smallest: int) -> Check:
     return _simple(expected, lambda value: _is_integer(value) and smallest <= value <= _LARGEST_INTEGER)
 
 
+_at_a_glance: dict[Check, type] = {_string: str, _mapping: dict, _boolean: bool}
+"""Checks that every value of a type passes."""
+_words: dict[Check, frozenset[str]] = {}
+"""Checks that these strings pass."""
+
+
 def _one_of(*values: str) -> Check:
     def check(value: Any, path: Path | None, notes: list[str]) -> Any:
         if _string(value, path, notes) in values:
             return value
         raise ShapeError(path, "unknown value")
 
+    _words[check] = frozenset(values)
     return check
 
 
@@ -130,6 +137,7 @@ def _text_or(other: Check) -> Check:
     def check(value: Any, path: Path | None, notes: list[str]) -> Any:
         return value if isinstance(value, str) else other(value, path, notes)
 
+    _at_a_glance[check] = str
     return check
 
 
@@ -138,6 +146,10 @@ def _tagged(tag: str, variants: dict[str, Shape], *, fatal: bool = False) -> Che
     known = _one_of(*variants)
 
     def check(value: Any, path: Path | None, notes: list[str]) -> Any:
+        if type(value) is dict and type(value.get(tag)) is str:
+            variant = variants.get(value[tag])
+            if variant is not None and variant.fits(value):
+                return value
         if not isinstance(value, dict):
             raise ShapeError(path, f"expected an object, got {json_type(value)}")
         if tag not in value:
@@ -155,20 +167,38 @@ def _tagged(tag: str, variants: dict[str, Shape], *, fatal: bool = False) -> Che
 class Shape:
     """An object: the checks of its required and of its optional fields. A shape is itself a check."""
 
-    __slots__ = ("optional", "required", "required_names", "strings")
+    __slots__ = ("_known", "_required_names", "_types", "_words", "optional", "required")
 
     def __init__(self, required: dict[str, Check], optional: dict[str, Check]) -> None:
         self.required = required
         self.optional = optional
-        self.required_names = tuple(required)
-        plain = [name for name, check in (*required.items(), *optional.items()) if check is _string]
-        self.strings: dict[str, type] = dict.fromkeys((*plain, "type"), str)
-        """The fields that any string satisfies: what a quick look can settle."""
+        checks = {**required, **optional}
+        self._known = checks.keys()
+        self._required_names = tuple(required)
+        self._types = {name: _at_a_glance[check] for name, check in checks.items() if check in _at_a_glance}
+        self._words = {name: _words[check] for name, check in checks.items() if check in _words}
+
+    def fits(self, value: dict[str, Any]) -> bool:
+        """Whether a quick look settles that every field passes: most objects, at a fraction of the cost."""
+        types = self._types
+        for name, field in value.items():
+            kind = type(field)
+            if kind is types.get(name):
+                continue
+            if (kind is str and field in self._words.get(name, ())) or name not in self._known:
+                continue
+            return False
+        for name in self._required_names:  # noqa: SIM110 (a generator would cost what is saved here)
+            if name not in value:
+                return False
+        return True
 
     def __call__(self, value: Any, path: Path | None, notes: list[str]) -> Any:
         """Check `value`; each optional field that does not pass is left out of a copy, with a note."""
         if not isinstance(value, dict):
             raise ShapeError(path, f"expected an object, got {json_type(value)}")
+        if self.fits(value):
+            return value
         changed: dict[str, Any] | None = None
         for name, check in self.required.items():
             if name not in value:

@@ -111,12 +111,8 @@ class Tracker:
         self._expander = Expander()
         self._judge = judge = Judge()
         self._lanes = {
-            "TEXT_MESSAGE_CONTENT": _DeltaLane(
-                "messageId", "message_id", judge.open_messages, judge.message_owners
-            ),
-            "TOOL_CALL_ARGS": _DeltaLane(
-                "toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners
-            ),
+            "TEXT_MESSAGE_CONTENT": _DeltaLane("messageId", "message_id", judge.open_messages, judge.message_owners),
+            "TOOL_CALL_ARGS": _DeltaLane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
             "REASONING_MESSAGE_CONTENT": _DeltaLane(
                 "messageId", "message_id", judge.open_reasoning, judge.reasoning_owners
             ),

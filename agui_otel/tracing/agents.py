@@ -17,6 +17,7 @@ from agui_otel.tracing.links import link_to
 from agui_otel.tracing.metrics import Instruments
 from agui_otel.tracing.runs import RECENT_RUNS
 from agui_otel.tracing.starting import Placement, Starter, put
+from agui_otel.tracing.waiting import WaitingEvents
 
 MAX_PATH = 1024
 """Characters of ``graph.node.id``; a deeper path keeps its end."""
@@ -29,6 +30,7 @@ class AgentSpans:
         self,
         start: Starter,
         events: SpanEvents,
+        waiting: WaitingEvents,
         metrics: Instruments,
         *,
         place: Callable[[], Placement],
@@ -37,6 +39,7 @@ class AgentSpans:
         self._start = start
         self._content = start.content
         self._events = events
+        self._waiting = waiting
         self._metrics = metrics
         self._place = place
         self._heard = heard
@@ -119,7 +122,7 @@ class AgentSpans:
         subagent.handle.set(attributes)
         self._metrics.renamed(subagent.handle.token, subagent.name)
         if subagent.restarted:
-            self._events.resumed(subagent, at)
+            self._waiting.resumed(subagent, at)
 
     def _describe_subagent(self, subagent: Subagent, attributes: Attributes) -> None:
         attributes[s.SUBAGENT_ANNOUNCED] = subagent.announced
@@ -131,7 +134,7 @@ class AgentSpans:
             self._content.description(subagent.description, attributes)
 
     def _tell_input(self, subagent: Subagent, attributes: Attributes) -> int:
-        """A subagent's input: the arguments of its parent tool call, how many characters of them; else its description."""
+        """A subagent's input: its parent tool call's arguments, of which this says how many; else its description."""
         tool = subagent.dispatched_by
         if tool is not None and tool.parts:
             self._content.agent_input(tool.text, attributes, tool.chars)
@@ -139,6 +142,12 @@ class AgentSpans:
         if subagent.description is not None:
             self._content.agent_input(subagent.description, attributes)
         return 0
+
+    def _tell_late_input(self, subagent: Subagent, attributes: Attributes) -> None:
+        """Where arguments of its parent tool call came after the subagent began, they are told at its end."""
+        tool = subagent.dispatched_by
+        if tool is not None and tool.parts and tool.chars > subagent.handle.told_input:
+            self._content.agent_input(tool.text, attributes, tool.chars)
 
     def ended(self, run: Run) -> None:
         """The run's terminal event came: it is no longer active, though its span waits."""
@@ -160,9 +169,8 @@ class AgentSpans:
             seconds = (agent.first_chunk_at - agent.opened_at) / 1e9
             attributes[s.TIME_TO_FIRST_CHUNK] = seconds
             self._metrics.first_chunk(handle.token, seconds, handle.context)
-        if isinstance(agent, Subagent) and agent.dispatched_by is not None and agent.dispatched_by.parts:
-            if agent.dispatched_by.chars > handle.told_input:
-                self._tell_input(agent, attributes)
+        if isinstance(agent, Subagent):
+            self._tell_late_input(agent, attributes)
         self._answer(agent, attributes)
         error_type = self._start.fail(agent, attributes)
         if outcome is Outcome.ERROR:

@@ -20,10 +20,11 @@ def read_decision(entry: Mapping[str, Any]) -> str:
     """The decision that common payloads state: a boolean, ``approved``, ``accepted``, ``type`` or ``decisions[].type``.
 
     `entry` is a resume entry (AG-UI 1.0): ``status`` and ``payload``. Several decisions in one payload: a denial
-    counts before an edit, an edit before an approval. A payload that states none is ``unknown``.
+    counts before an edit, an edit before an approval. A payload that states none is ``unknown``, and so is a cancelled
+    entry: nobody decided. A denial is a resolved one.
     """
     if entry.get("status") == "cancelled":
-        return "denied"
+        return "unknown"
     found = _from_payload(entry.get("payload"))
     return found or "unknown"
 

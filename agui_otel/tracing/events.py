@@ -1,4 +1,4 @@
-"""Transitions to span events: who wrote state, who waits for a human, what was wrong; caps keep what matters.
+"""Transitions to span events: who wrote state, what steps there were, what was wrong; caps keep what matters.
 
 Each kind of event has a cap a span, and all together stay under what the SDK keeps, which evicts the oldest. What is
 over a cap is folded (state) or counted (the rest), never lost in silence (trace model: state, other span events).
@@ -6,19 +6,15 @@ over a cap is folded (state) or counted (the rest), never lost in silence (trace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
-from agui_otel.protocol.entities import Agent, Run, Subagent
+from agui_otel.protocol.entities import Agent, Run
 from agui_otel.protocol.state import StateWrite
-from agui_otel.protocol.thread import OpenInterrupt
 from agui_otel.tracing import semconv as s
 from agui_otel.tracing.content import Content, short
-from agui_otel.tracing.decisions import DECISIONS, read_decision
 from agui_otel.tracing.handles import AgentHandle, Attributes, StateFold
-from agui_otel.tracing.links import link_to
 from agui_otel.tracing.metrics import Instruments
 
 MAX_OVERWRITES = 16
@@ -30,28 +26,10 @@ MAX_FOLDS = 16
 class SpanEvents:
     """Writes span events on agents' spans."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        content: Content,
-        metrics: Instruments,
-        decide: Callable[[Mapping[str, Any]], str | None] | None,
-    ) -> None:
+    def __init__(self, settings: Settings, content: Content, metrics: Instruments) -> None:
         self._settings = settings
         self._content = content
         self._metrics = metrics
-        self._decide = decide
-
-    def _add(
-        self, agent: Agent, kind: str, cap: int | None, name: str, attributes: Attributes, at: int
-    ) -> bool:
-        handle: AgentHandle = agent.handle
-        if not handle.may_add(kind, cap):
-            return False
-        handle.span.add_event(name, attributes, at)
-        return True
-
-    # state
 
     def state(self, written: t.StateWritten) -> None:
         """One state update, on the run, with its producer; and the overwrites it made."""
@@ -59,7 +37,7 @@ class SpanEvents:
         attributes: Attributes = {s.STATE_SEQ: write.seq, s.STATE_OP_COUNT: write.op_count}
         self._who(writer, attributes)
         self.put_paths(write.paths, write.paths_omitted, attributes)
-        if not self._add(run, "state", self._settings.max_state_events, s.EVENT_STATE[kind], attributes, at):
+        if not run.handle.add("state", self._settings.max_state_events, s.EVENT_STATE[kind], attributes, at):
             self._fold(run, writer, write)
         run.handle.omit("overwrites", write.overwrites_omitted)
         for overwrite in write.overwrites:
@@ -73,7 +51,7 @@ class SpanEvents:
                 told[s.STATE_PREVIOUS_RUN_ID] = short(previous.tag)
                 if previous.name is not None:
                     told[s.STATE_PREVIOUS_NAME] = short(previous.name)
-            self._add(run, "overwrites", MAX_OVERWRITES, s.EVENT_STATE_OVERWRITE, told, at)
+            run.handle.add("overwrites", MAX_OVERWRITES, s.EVENT_STATE_OVERWRITE, told, at)
 
     def put_paths(self, paths: Iterable[str], omitted: int, into: Attributes) -> None:
         """Put the paths as they may be seen, each once, and how many there are besides."""
@@ -115,9 +93,7 @@ class SpanEvents:
                 attributes[s.SUBAGENT_RUN_ID] = short(tag)
                 if fold.name is not None:
                     attributes[s.SUBAGENT_NAME] = short(fold.name)
-            self._add(run, "folded", None, s.EVENT_STATE_FOLDED, attributes, run.ended_at)
-
-    # steps, activities and the rest
+            handle.add("folded", None, s.EVENT_STATE_FOLDED, attributes, run.ended_at)
 
     def folded_steps(self, agent: Agent) -> None:
         """At an agent's end: its steps, one event a name."""
@@ -134,9 +110,7 @@ class SpanEvents:
                 attributes[s.SUBAGENT_RUN_ID] = short(tag)
             if fold.unclosed:
                 attributes[s.UNCLOSED] = True
-            self._add(
-                agent, "steps", self._settings.max_step_events, s.EVENT_STEP, attributes, agent.ended_at
-            )
+            agent.handle.add("steps", self._settings.max_step_events, s.EVENT_STEP, attributes, agent.ended_at)
 
     def activities(self, agent: Agent) -> None:
         """At an agent's end: its activities, one event each."""
@@ -147,7 +121,7 @@ class SpanEvents:
             if tag is not None:
                 attributes[s.SUBAGENT_RUN_ID] = short(tag)
             cap = self._settings.max_activity_events
-            self._add(agent, "activities", cap, s.EVENT_ACTIVITY, attributes, agent.ended_at)
+            agent.handle.add("activities", cap, s.EVENT_ACTIVITY, attributes, agent.ended_at)
 
     def custom(self, custom: t.Custom) -> None:
         """A CUSTOM event, on its owner."""
@@ -156,7 +130,7 @@ class SpanEvents:
         if custom.owner is not None and custom.owner != custom.target.tag:
             attributes[s.SUBAGENT_RUN_ID] = short(custom.owner)
         cap = self._settings.max_custom_events
-        self._add(custom.target, "custom", cap, s.EVENT_CUSTOM, attributes, custom.at)
+        custom.target.handle.add("custom", cap, s.EVENT_CUSTOM, attributes, custom.at)
 
     def unknown(self, unknown: t.UnknownEvent) -> None:
         """An event of an unknown type, on its owner."""
@@ -164,7 +138,7 @@ class SpanEvents:
         if unknown.owner is not None and unknown.owner != unknown.target.tag:
             attributes[s.SUBAGENT_RUN_ID] = short(unknown.owner)
         cap = self._settings.max_custom_events
-        self._add(unknown.target, "unknown", cap, s.EVENT_UNKNOWN, attributes, unknown.at)
+        unknown.target.handle.add("unknown", cap, s.EVENT_UNKNOWN, attributes, unknown.at)
 
     def messages(self, restated: t.MessagesRestated) -> None:
         """A MESSAGES_SNAPSHOT, on the run: how many messages, and how many of each subagent."""
@@ -175,9 +149,7 @@ class SpanEvents:
             restated.run.handle.omit("owners", len(owners) - len(shown))
             attributes[s.MESSAGES_OWNERS] = [short(tag) for tag, _ in shown]
             attributes[s.MESSAGES_OWNER_COUNTS] = [count for _, count in shown]
-        self._add(
-            restated.run, "snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at
-        )
+        restated.run.handle.add("snapshots", MAX_SNAPSHOTS, s.EVENT_MESSAGES_SNAPSHOT, attributes, restated.at)
 
     def remark(self, remark: t.Remark) -> None:
         """A violation or a note, on the run."""
@@ -191,7 +163,7 @@ class SpanEvents:
         if remark.violation:
             name = s.EVENT_VIOLATION
             self._metrics.violation(remark.rule, context=remark.run.handle.context)
-        self._add(remark.run, "notes", self._settings.max_note_events, name, attributes, remark.at)
+        remark.run.handle.add("notes", self._settings.max_note_events, name, attributes, remark.at)
 
     def left_out(self, left_out: t.LeftOut) -> None:
         """Of what came before the first run, so much was not kept."""
@@ -199,92 +171,3 @@ class SpanEvents:
         handle.omit(left_out.kind, left_out.total)
         if left_out.rule is not None:
             self._metrics.violation(left_out.rule, left_out.total, context=handle.context)
-
-    # suspension and resumption
-
-    def suspended(self, suspended: t.Suspended) -> None:
-        """A subagent waits; without ids of its own, because a descendant does."""
-        attributes: Attributes = {}
-        idents = suspended.subagent.interrupt_ids
-        if idents:
-            shown = idents[: self._settings.max_paths]
-            attributes[s.INTERRUPT_IDS] = [short(ident) for ident in shown]
-            suspended.subagent.handle.omit("interrupt_ids", len(idents) - len(shown))
-        self._add(suspended.subagent, "suspended", None, s.EVENT_SUSPENDED, attributes, suspended.at)
-
-    def resumed(self, subagent: Subagent, at: int) -> None:
-        """A suspended subagent starts again under its id."""
-        ref = subagent.continues
-        assert ref is not None
-        attributes: Attributes = {
-            s.CONTINUES_TRACE_ID: ref.trace_id,
-            s.CONTINUES_SPAN_ID: ref.span_id,
-            s.CONTINUES_RUN_ID: short(ref.run_id),
-        }
-        self._add(subagent, "resumed", None, s.EVENT_RESUMED, attributes, at)
-
-    def interrupt(self, raised: t.InterruptRaised) -> None:
-        """What the run waits for, one event each."""
-        attributes: Attributes = {s.INTERRUPT_ID: short(raised.id), s.INTERRUPT_REASON: short(raised.reason)}
-        if raised.message is not None:
-            self._content.output(s.INTERRUPT_MESSAGE, raised.message, attributes)
-        if raised.tool_call_id is not None:
-            attributes[s.INTERRUPT_TOOL_CALL_ID] = short(raised.tool_call_id)
-        if raised.expires_at is not None:
-            attributes[s.INTERRUPT_EXPIRES_AT] = short(raised.expires_at)
-        if raised.owner is not None:
-            attributes[s.SUBAGENT_RUN_ID] = short(raised.owner)
-        self._add(raised.run, "interrupts", None, s.EVENT_INTERRUPT, attributes, raised.at)
-
-    def interrupt_answered(self, answered: t.InterruptAnswered) -> None:
-        """An answer: how long it was waited for, what was decided, and links to where it was asked."""
-        run, ident, record, status, entry, at = answered
-        attributes: Attributes = {s.INTERRUPT_ID: short(ident)}
-        decision = self._decision(entry, record, at)
-        attributes[s.INTERRUPT_DECISION] = decision
-        if record is not None:
-            wait = max(0.0, at / 1e9 - record.since)
-            attributes[s.INTERRUPT_WAIT] = wait
-            attributes[s.INTERRUPT_REASON] = short(record.reason)
-            if record.owner is not None:
-                attributes[s.SUBAGENT_RUN_ID] = short(record.owner)
-            if not record.answered:
-                self._metrics.interrupt_answered(record.reason, decision, wait, context=run.handle.context)
-            if record.span is not None:
-                run.handle.link(link_to(record.span))
-        self._add(run, "answers", None, s.EVENT_INTERRUPT_ANSWERED[status], attributes, at)
-
-    def resumes(self, resumes: t.Resumes) -> None:
-        """Which runs this one answers, as links and as attributes: Phoenix keeps no links."""
-        run = resumes.run
-        for ref in resumes.new:
-            run.handle.link(link_to(ref))
-        shown = run.resumes[: self._settings.max_paths]
-        run.handle.omitted["resumes"] = len(run.resumes) - len(shown)
-        run.handle.set(
-            {
-                s.RESUMES_TRACE_ID: [ref.trace_id for ref in shown],
-                s.RESUMES_SPAN_ID: [ref.span_id for ref in shown],
-                s.RESUMES_RUN_ID: [short(ref.run_id) for ref in shown],
-            }
-        )
-
-    def _decision(self, entry: Mapping[str, Any], record: OpenInterrupt | None, at: int) -> str:
-        expiry = record.expiry if record is not None else None
-        if expiry is not None and expiry < at / 1e9:
-            return "expired"
-        if self._decide is None:
-            return read_decision(entry)
-        found = self._decide(entry)
-        return found if found in DECISIONS else "unknown"
-
-    def tool_call_answered(self, answered: t.ToolCallAnswered) -> None:
-        """The answer to a call that an earlier run left pending: the wait, and a link to the call."""
-        run, record, at = answered
-        attributes: Attributes = {
-            s.GEN_AI_TOOL_CALL_ID: short(record.id),
-            s.GEN_AI_TOOL_NAME: short(record.name),
-            s.TOOL_CALL_WAIT: max(0.0, at / 1e9 - record.since),
-        }
-        run.handle.link(link_to(record.span))
-        self._add(run, "answers", None, s.EVENT_TOOL_CALL_ANSWERED, attributes, at)

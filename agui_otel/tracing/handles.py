@@ -68,7 +68,7 @@ class AgentHandle(SpanHandle):
     ``told_input``: characters of a subagent's input that its span was started with.
     """
 
-    __slots__ = ("_linked", "_total", "_used", "folds", "omitted", "path", "told_input", "token")
+    __slots__ = ("_linked", "_total", "_used", "folds", "omitted", "path", "token", "told_input")
 
     def __init__(self, span: Span, attributes: Attributes, path: str, token: Open, links: Sequence[Link]) -> None:
         super().__init__(span, attributes)
@@ -94,6 +94,13 @@ class AgentHandle(SpanHandle):
             return True
         self.omit(kind)
         return False
+
+    def add(self, kind: str, cap: int | None, name: str, attributes: Attributes, at: int) -> bool:
+        """Add an event if one more of `kind` may be added: see `may_add`."""
+        may_add = self.may_add(kind, cap)
+        if may_add:
+            self.span.add_event(name, attributes, at)
+        return may_add
 
     def omit(self, kind: str, count: int = 1) -> None:
         """So many of a kind are left out."""

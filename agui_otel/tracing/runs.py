@@ -35,10 +35,11 @@ class RecentRuns:
     def find(self, run_id: str, thread_id: str | None) -> SpanContext | None:
         """The run of this id in the same thread, else the only one of this id; None where that leaves a choice."""
         with self._lock:
-            threads = self._runs.get(run_id, {})
-            if thread_id in threads:
-                return threads[thread_id]
-            return next(iter(threads.values())) if len(threads) == 1 else None
+            threads = self._runs.get(run_id)
+            if threads is None:
+                return None
+            sole = next(iter(threads.values())) if len(threads) == 1 else None
+            return threads.get(thread_id, sole)
 
 
 RECENT_RUNS = RecentRuns()

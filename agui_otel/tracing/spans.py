@@ -24,6 +24,7 @@ from agui_otel.tracing.handles import Attributes, SpanHandle
 from agui_otel.tracing.links import link_to
 from agui_otel.tracing.metrics import Instruments
 from agui_otel.tracing.starting import Describe, Placement, Starter, put
+from agui_otel.tracing.waiting import WaitingEvents
 
 
 class SpanWriter:
@@ -51,8 +52,9 @@ class SpanWriter:
         self._metrics = metrics
         self._wants_usage = wants_usage
         self._start = Starter(tracer, settings, content, describe)
-        events = SpanEvents(settings, content, metrics, decide)
-        agents = self._agents = AgentSpans(self._start, events, metrics, place=place, heard=heard)
+        events = SpanEvents(settings, content, metrics)
+        waiting = WaitingEvents(content, metrics, decide, settings.max_paths)
+        agents = self._agents = AgentSpans(self._start, events, waiting, metrics, place=place, heard=heard)
         self._messages = settings.messages == "spans"
         self._steps = settings.steps == "spans"
         self._writers: dict[type, Callable[[Any], None]] = {
@@ -65,11 +67,11 @@ class SpanWriter:
             t.LeftOut: events.left_out,
             t.UsageReported: self._usage,
             t.StateWritten: events.state,
-            t.Suspended: events.suspended,
-            t.InterruptRaised: events.interrupt,
-            t.InterruptAnswered: events.interrupt_answered,
-            t.Resumes: events.resumes,
-            t.ToolCallAnswered: events.tool_call_answered,
+            t.Suspended: waiting.suspended,
+            t.InterruptRaised: waiting.interrupt,
+            t.InterruptAnswered: waiting.interrupt_answered,
+            t.Resumes: waiting.resumes,
+            t.ToolCallAnswered: waiting.tool_call_answered,
             t.Custom: events.custom,
             t.UnknownEvent: events.unknown,
             t.MessagesRestated: events.messages,

@@ -48,7 +48,13 @@ def tool_call(ident: str, name: str = "f", **fields: Any) -> list[Event]:
 
 def result(ident: str, content: Any = "done", **fields: Any) -> Event:
     """The result of a call."""
-    return {"type": "TOOL_CALL_RESULT", "messageId": f"{ident}-result", "toolCallId": ident, "content": content, **fields}
+    return {
+        "type": "TOOL_CALL_RESULT",
+        "messageId": f"{ident}-result",
+        "toolCallId": ident,
+        "content": content,
+        **fields,
+    }
 
 
 def message(ident: str, text: str, **fields: Any) -> list[Event]:

@@ -118,6 +118,11 @@ class Watched:
         check_export(self.spans)
         assert (0, 0) == (len(OPEN_RUNS), open_sessions())
 
+    def close(self) -> None:
+        """Give back what the providers hold."""
+        self.provider.shutdown()
+        self.captured.meter_provider.shutdown()
+
 
 def values(span: ReadableSpan) -> Mapping[str, Any]:
     """A span's attributes."""
@@ -180,7 +185,8 @@ def collected() -> None:
 
 
 def _context(span: ReadableSpan) -> SpanContext:
-    context: SpanContext = span.get_span_context()
+    context = span.get_span_context()
+    assert context is not None
     return context
 
 

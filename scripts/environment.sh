@@ -1,0 +1,41 @@
+# Sourced by the scripts beside it: a virtual environment in .venv with one of the package's extras installed.
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Debian packages that are missing, as `command:package`; only root can install them, others are told.
+ensure_system_packages() {
+    local missing=() item
+    for item in "$@"; do
+        command -v "${item%%:*}" >/dev/null || missing+=("${item##*:}")
+    done
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null && ! command -v uv >/dev/null; then
+        missing+=(python3-venv)
+    fi
+    [ "${#missing[@]}" -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+        say "Missing on this machine: ${missing[*]}. What needs them is skipped or fails; install them, or run as root."
+        return 0
+    fi
+    say "Installing ${missing[*]} …"
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# ensure_environment EXTRA: nothing is done while pyproject.toml is what it was at the last time.
+ensure_environment() {
+    local extra=$1 stamp=".venv/agui-otel-$1.installed"
+    if [ ! -x .venv/bin/python ]; then
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { say "Python 3.10 or newer is needed."; exit 2; }
+        if command -v uv >/dev/null; then uv venv -q --python python3 .venv; else python3 -m venv .venv; fi
+    fi
+    if cmp -s pyproject.toml "$stamp" && .venv/bin/python -c 'import agui_otel' 2>/dev/null; then
+        return 0
+    fi
+    say "Installing agui-otel[$extra] into .venv; the first time this takes a few minutes and about 1 GB (Phoenix) …"
+    if command -v uv >/dev/null; then
+        uv pip install -q --python .venv/bin/python -e ".[$extra]"
+    else
+        .venv/bin/python -m pip install -q --disable-pip-version-check -e ".[$extra]"
+    fi
+    cp pyproject.toml "$stamp"
+}

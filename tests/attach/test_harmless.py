@@ -1,0 +1,138 @@
+"""The observer is harmless (trace model: promises): on any stream, however it is read and however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agui_otel import Settings, TracingSubscriber, trace_events
+from agui_otel.tracing.boundary import Boundary
+from tests.support.hostile import VALUES, hostile_streams, hostile_values, json_streams, json_values
+from tests.support.sources import INPUT, WHOLE
+from tests.support.watched import Watched, alarm, values
+
+Read = Callable[[list[Any], int, dict[str, Any]], list[Any]]
+CONFIGS = [
+    Settings(capture="full"),
+    Settings(capture="full", steps="spans", dialect="openinference", usage_spans="on"),
+    Settings(capture="full", messages="off", steps="off", dialect="gen_ai", clock="event"),
+    Settings(capture="metadata", max_value=3, max_paths=1, clock="event"),
+    Settings(capture="full", max_state_events=128, max_step_events=128, max_custom_events=128, max_note_events=128),
+]
+INPUTS = [None, INPUT, {**INPUT, "resume": [{"interruptId": "i", "status": "cancelled"}], "messages": [{"role": "user"}]}]
+
+
+class Stop(Exception):  # noqa: N818
+    """What a source raises here."""
+
+
+def whole(events: list[Any], _: int, keywords: dict[str, Any]) -> list[Any]:
+    """Read to the end."""
+    return list(trace_events(iter(events), **keywords))
+
+
+def partly(events: list[Any], length: int, keywords: dict[str, Any]) -> list[Any]:
+    """Leave after so many."""
+    stream = trace_events(iter(events), **keywords)
+    return [event for event, _ in zip(stream, range(length), strict=False)]
+
+
+def failing(events: list[Any], length: int, keywords: dict[str, Any]) -> list[Any]:
+    """The source raises after so many."""
+    found = []
+
+    def source() -> Iterator[Any]:
+        yield from events[:length]
+        raise Stop
+
+    with pytest.raises(Stop):
+        found.extend(event for event in trace_events(source(), **keywords))
+    return events[: len(found)] and events[:length]
+
+
+def subscribed(events: list[Any], _: int, keywords: dict[str, Any]) -> list[Any]:
+    """By a subscriber."""
+    with TracingSubscriber(**keywords) as subscriber:
+        for event in events:
+            subscriber.on_event(event)
+    return events
+
+
+def concurrently(events: list[Any], length: int, keywords: dict[str, Any]) -> list[Any]:
+    """Asynchronously, and cancelled after so many."""
+    found: list[Any] = []
+
+    async def source() -> Any:
+        for number, event in enumerate(events):
+            if number == length:
+                await asyncio.sleep(60)
+            yield event
+
+    async def consume() -> None:
+        async for event in trace_events(source(), **keywords):
+            found.append(event)
+
+    async def main() -> None:
+        task = asyncio.create_task(consume())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    return found
+
+
+READERS: list[Read] = [whole, partly, failing, subscribed, concurrently]
+
+
+def read(events: list[Any], reader: Read, length: int, **keywords: Any) -> Watched:
+    """Read a stream while it is traced, and check all that is true of any."""
+    watched = Watched()
+    with alarm() as heard:
+        found = reader(events, length, {**watched.keywords, **keywords})
+    assert list(map(id, events[: len(found)])) == list(map(id, found))
+    assert [] == [message for message in heard.messages if not message.startswith("agui-otel: ")]
+    watched.check()
+    watched.close()
+    return watched
+
+
+@given(
+    json_streams, st.sampled_from(READERS), st.integers(0, 30), st.sampled_from(CONFIGS), st.sampled_from(INPUTS),
+)  # fmt: skip
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_stream_of_json_comes_through(
+    events: list[Any], reader: Read, length: int, config: Settings, given_input: Any
+) -> None:
+    """Nothing of ours fails on it: errors of this package are raised here."""
+    assert Boundary.strict
+    read(events, reader, length, config=config, input=given_input)
+
+
+@given(hostile_streams, st.sampled_from(READERS), st.integers(0, 30), st.sampled_from(CONFIGS))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.usefixtures("harmless")
+def test_any_objects_come_through(events: list[Any], reader: Read, length: int, config: Settings) -> None:
+    """Whatever they raise and whatever they claim to be."""
+    read(events, reader, length, config=config)
+
+
+@given(json_values | hostile_values, json_values | hostile_values)
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.usefixtures("harmless")
+def test_any_arguments_come_through(given_input: Any, attributes: Any) -> None:
+    """The stream is traced as far as they allow."""
+    read(list(WHOLE), whole, 0, input=given_input, attributes=attributes)
+    read(list(WHOLE), whole, 0, input={**INPUT, "messages": [given_input], "state": given_input})
+
+
+@pytest.mark.parametrize("make", VALUES)
+def test_a_hostile_object_alone_is_one_malformed_event(make: Callable[[], Any]) -> None:
+    """Of which the trace tells; nothing of ours fails on it."""
+    watched = read([WHOLE[0], make(), *WHOLE[1:]], whole, 0)
+    assert values(watched.run)["agui.violations"] <= 1

@@ -1,0 +1,117 @@
+"""The examples run as they stand, and trace what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from scripts.doc_outputs import environment
+from tests.support.receivers import http_receiver
+
+ROOT = Path(__file__).parents[2]
+DURATION = re.compile(r"\d+(?:\.\d+)? m?s\b")
+
+
+def run(example: str, *arguments: str) -> str:
+    """What an example prints, with its durations taken out."""
+    kept = {name: value for name, value in environment().items() if not name.startswith("OTEL_")}
+    ended = subprocess.run(
+        [sys.executable, f"examples/{example}", *arguments],
+        cwd=ROOT,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return DURATION.sub("…", ended.stdout)
+
+
+def test_stream_shows_its_tree() -> None:
+    """The researcher hangs under the call that dispatched it, and the span of the agent's own code under the run."""
+    assert run("stream.py") == (
+        "invoke_agent planner  success  …, first chunk …\n"
+        "├─ execute_tool task  success  …\n"
+        "│  └─ invoke_agent researcher  success  …, first chunk …\n"
+        "│     └─ message assistant  …, first chunk …, 4 chunks / 17 characters\n"
+        "├─ look up  …\n"
+        "└─ message assistant  …, first chunk …, 1 chunk / 15 characters\n"
+    )
+
+
+def test_stream_sends_its_trace() -> None:
+    """With an address the same spans arrive there."""
+    with http_receiver() as received:
+        assert f"sent to {received.url}, project default\n" == run("stream.py", received.url)
+    assert [
+        "execute_tool task",
+        "invoke_agent planner",
+        "invoke_agent researcher",
+        "look up",
+        "message assistant",
+        "message assistant",
+    ] == sorted(received.span_names())
+
+
+def test_subscriber_shows_a_run_that_answers_and_one_that_fails() -> None:
+    """The second run has the error of its connection, and a text that never ended."""
+    assert run("subscriber.py") == (
+        "Hello\n"
+        "Hel\n"
+        "failed: the agent is gone\n"
+        "invoke_agent greeter  success  …, first chunk …\n"
+        "└─ message assistant  …, first chunk …, 1 chunk / 5 characters\n"
+        "invoke_agent greeter  error  ConnectionError  …, first chunk …\n"
+        "└─ message assistant  …, first chunk …, 1 chunk / 3 characters, never closed\n"
+    )
+
+
+def test_subscriber_names_the_pages_of_its_runs() -> None:
+    """With Phoenix's address it prints the page of each run."""
+    with http_receiver() as received:
+        pages = re.findall(
+            rf"^{received.url}/redirects/traces/[0-9a-f]{{32}}$", run("subscriber.py", received.url), re.M
+        )
+    assert 2 == len(set(pages))
+
+
+def test_the_server_streams_its_events_and_traces_them() -> None:
+    """A request is answered with the agent's events, and its run arrives at the receiver when the server stops."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "uvicorn", "examples.fastapi_server:app", "--port", str(port)]
+    with http_receiver() as received:
+        exporting = {**environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": received.url, "OTEL_TRACES_EXPORTER": "otlp"}
+        server = subprocess.Popen(command, cwd=ROOT, env=exporting, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            body = json.dumps({"threadId": "thread-1", "runId": "run-1", "messages": []}).encode()
+            answer = post(f"http://127.0.0.1:{port}/agent", body)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.communicate(timeout=30)
+    events = [json.loads(line.removeprefix("data: "))["type"] for line in answer.splitlines() if line]
+    assert ["RUN_STARTED", "TOOL_CALL_CHUNK", "TOOL_CALL_RESULT", "TEXT_MESSAGE_CHUNK", "RUN_FINISHED"] == events
+    spans = received.span_names()
+    assert {"invoke_agent weather", "execute_tool forecast", "message assistant"} <= set(spans)
+
+
+def post(url: str, body: bytes, patience: float = 30.0) -> str:
+    """What a server answers, once it is up."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            with urlopen(Request(url, body, {"content-type": "application/json"}), timeout=10) as answer:
+                return str(answer.read(), "utf-8")
+        except URLError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)
