@@ -22,6 +22,7 @@ from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace
 from agui_otel.testing import span_tree
 from tests.cli.test_script import GOLDEN
 from tests.support import recordings, services
+from tests.support.browser import browser_page
 from tests.support.command import Command
 from tests.support.demonstration import tree
 from tests.support.processes import servers_in
@@ -91,6 +92,22 @@ def test_once(once: Once) -> None:
     assert "! state 5: hotel-scout overwrote /budget/spent of flight-scout" in once.out
     assert "invoke_agent restaurant-scout  error  tables.example did not answer in 5 s" in once.out
     assert GOLDEN.read_text(encoding="utf-8") == _stored(once.server.url, once.out)
+
+
+def test_pages(once: Once) -> None:
+    """In a browser, the trace's page shows the subagents in the tree, and the session's page both runs in order."""
+    trace, _ = re.findall(r"run \d: +\S+/redirects/traces/(\S+)", once.out)
+    (thread,) = re.findall(r"session: \S+/redirects/sessions/(\S+)", once.out)
+    with browser_page(height=1600) as page:
+        page.goto(trace_url(once.server.url, trace))
+        for name in ("flight-scout", "treasurer", "hotel-scout", "reviewer", "restaurant-scout", "booker"):
+            page.get_by_text(f"invoke_agent {name}").first.wait_for()
+        page.get_by_text("invoke_agent restaurant-scout").first.click()
+        page.get_by_text("tables.example did not answer").first.wait_for()
+        page.goto(session_url(once.server.url, thread))
+        page.get_by_text("All set").last.wait_for()
+        text = page.inner_text("body")
+    assert text.rindex("No restaurant answered") < text.rindex("All set")
 
 
 def test_replay_to_phoenix(once: Once, command: Command) -> None:

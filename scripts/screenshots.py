@@ -1,0 +1,46 @@
+"""Make the pictures of the documentation: the demonstration, as Phoenix shows it.
+
+    python scripts/screenshots.py
+
+Needs the test extra and Chromium; look at what it made before committing it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from agui_otel.cli.demo import PROJECT  # noqa: E402
+from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
+from tests.support.browser import browser_page  # noqa: E402
+
+IMAGES = ROOT / "docs" / "images"
+
+
+def main() -> None:
+    """Run the demonstration once, and take a picture of its first trace and of its session."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "agui_otel.cli.main", "demo", "--once", "--dir", directory]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        with EmbeddedPhoenix(Path(directory)) as server, browser_page(height=1380) as page:
+            (session,) = PhoenixClient(server.url).sessions(PROJECT)
+            page.goto(trace_url(server.url, session["traces"][0]["trace_id"]))
+            page.get_by_text("invoke_agent restaurant-scout").first.click()
+            page.get_by_text("tables.example did not answer").first.wait_for()
+            page.wait_for_timeout(1500)
+            page.screenshot(path=IMAGES / "phoenix-trace.png")
+            page.set_viewport_size({"width": 1500, "height": 900})
+            page.goto(session_url(server.url, session["session_id"]))
+            page.get_by_text("All set").last.wait_for()
+            page.wait_for_timeout(1500)
+            page.screenshot(path=IMAGES / "phoenix-session.png")
+
+
+if __name__ == "__main__":
+    main()
