@@ -95,15 +95,24 @@ def read(raw: object, notes: list[str]) -> dict[str, Any]:
     None is absent), or an `Unreadable`. It is never changed; a dict that is in order is returned itself. Null
     in an optional field of a dict is kept. Raises `Malformed`, and nothing else.
     """
-    if type(raw) is dict:
-        kind = raw.get("type")
-        if type(kind) is str:
-            shape = EVENTS.get(kind)
-            if shape is None:
-                return raw
-            return raw if shape.fits(raw) else _checked(raw, kind, shape, notes)
-        return _read_unusual(raw, notes)
-    return _read_unusual(raw, notes) if isinstance(raw, dict) else _read_object(raw, notes)
+    kind: Any = None
+    try:
+        if type(raw) is dict:
+            kind = raw.get("type")
+            if type(kind) is str:
+                shape = EVENTS.get(kind)
+                if shape is None:
+                    return raw
+                return raw if shape.fits(raw) else _checked(raw, kind, shape, notes)
+        # An object's real class decides: what it says of itself may raise, or lie.
+        return _read_unusual(raw, notes) if issubclass(type(raw), dict) else _read_object(raw, notes)  # type: ignore[arg-type]
+    except Malformed:
+        raise
+    except RecursionError:
+        raise Malformed("event: nested too deeply", kind if type(kind) is str else None) from None
+    except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
+        message = f"event: cannot be read ({type(error).__name__})"
+        raise Malformed(message, kind if type(kind) is str else None) from None
 
 
 def _checked(event: dict[str, Any], kind: str, shape: Shape, notes: list[str]) -> dict[str, Any]:
@@ -116,10 +125,7 @@ def _checked(event: dict[str, Any], kind: str, shape: Shape, notes: list[str]) -
 
 def _read_unusual(raw: dict[Any, Any], notes: list[str]) -> dict[str, Any]:
     """A dict whose `type` is no plain string, or a dict of a class of its own."""
-    try:
-        event = dict(raw)
-    except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
-        raise Malformed(f"event: cannot be read ({type(error).__name__})") from None
+    event = dict(raw)
     event["type"] = _type_name(event.get("type", _ABSENT), event)
     return read(event, notes)
 
@@ -128,7 +134,7 @@ def _type_name(kind: object, event: dict[str, Any]) -> str:
     if isinstance(kind, Enum):
         kind = kind.value
     if isinstance(kind, str):
-        return str(kind)
+        return str.__str__(kind)
     reason = "missing" if kind is _ABSENT else f"expected a string, got {json_type(kind)}"
     raise Malformed(f"type: {reason} (at $.type)", None, event)
 

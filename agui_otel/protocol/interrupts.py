@@ -229,7 +229,8 @@ def _suspended(subagent: Subagent, ref_of: RefOf, keep_content: bool) -> Suspend
 
 def _pending_calls(scope: Scope, run: Run, at: int, ref_of: RefOf) -> Iterator[PendingToolCall]:
     assert run.outcome is not None
-    for tool in scope.tools.values():
+    named = [tool for ident, tool in scope.tools.items() if ident is not None]  # a chunk's id may be null
+    for tool in named:
         outcome, end = (tool.outcome, tool.ended_at) if not tool.is_open else decide(tool, run.outcome, at)
         if outcome is Outcome.PENDING and end is not None:
             yield PendingToolCall(

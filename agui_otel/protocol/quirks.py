@@ -81,10 +81,10 @@ def translate(event: dict[str, Any]) -> dict[str, Any] | None:
     """`event` as the tracker is to read it, when a quirk says so; None where none does. `event` is not changed."""
     kind = event.get("type")
     if isinstance(kind, str) and kind in _THINKING:
-        ident = event.get("messageId")
-        delta = event.get("delta")
+        ident, delta, tag = event.get("messageId"), event.get("delta"), event.get("subagentRunId")
         return {
             **event,
+            "subagentRunId": tag if isinstance(tag, str) else None,
             "type": _THINKING[kind],
             "messageId": ident if isinstance(ident, str) else "thinking",
             "delta": delta if isinstance(delta, str) else "",

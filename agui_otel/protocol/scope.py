@@ -86,6 +86,10 @@ class Scope:
         entity.ended_at = max(at, entity.opened_at)
         self.out.append(Closed(entity, entity.ended_at))
 
+    def ends_now(self, entity: Entity) -> bool:
+        """Whether the current event ended `entity`."""
+        return any(isinstance(said, Closed) and said.entity is entity for said in self.out)
+
     def note(self, rule: str, message: str, at: int) -> None:
         """Advice about the current event: never a violation."""
         self.out.append(Remark(self.run, False, rule, message, self.index, self.type, at))

@@ -157,7 +157,7 @@ class StateLedger:
         for change in changes:
             for previous in self._mark(change, writer, at):
                 key = (change.pointer, id(previous))
-                if previous is not writer and key not in clashes and self._conflicts(previous, writer):
+                if previous is not writer and self._conflicts(previous, writer):
                     clashes[key] = Overwrite(change.pointer, previous)
         paths, omitted = self._capped([change.pointer for change in changes])
         overwrites = list(clashes.values())
@@ -269,11 +269,11 @@ class _Mark:
         return self.removers.pop(key, None) if self.removers is not None and isinstance(key, str) else None
 
     def collect_writers(self, into: dict[int, Writer]) -> None:
-        """Put into `into`, by id, who wrote or removed something inside this place."""
+        """Put into `into`, by id, who wrote this place, or wrote or removed something inside."""
         pending = [self]
         while pending:
             mark = pending.pop()
-            if mark is not self and mark.writer is not None:
+            if mark.writer is not None:
                 into.setdefault(id(mark.writer), mark.writer)
             for remover in (mark.removers or {}).values():
                 into.setdefault(id(remover), remover)

@@ -382,8 +382,8 @@ class Tracker:
 
 
 def _count(agent: Agent, scope: Scope, at: int) -> None:
-    """Count an event for the agent whose it was, or for its nearest ancestor that is still open."""
-    if agent.ended_at is not None:
+    """Count an event for the agent whose it was, or for its nearest ancestor that was open when it came."""
+    if agent.ended_at is not None and not scope.ends_now(agent):
         agent = agent.nearest_open()
     agent.events += 1
     agent.last_at = scope.run.last_at = at

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agui_otel.protocol.patch import ABSENT, Change, PatchError, escape, json_equal, patch
@@ -129,12 +129,15 @@ def test_a_snapshot_leaves_unchanged_members_to_their_writers() -> None:
 
 
 def test_a_snapshot_object_may_change_afterwards() -> None:
-    """Members that the host adds to its own object after sending it are not in the document."""
-    state, own = ledger(), {"a": 1}
-    state.snapshot(own, A, 1)
-    del own["a"]
-    assert {"a": 1} == state.document
-    assert ["/a"] == [blame.pointer for blame in state.blame()]
+    """What the host does later to the object that it sent changes no member's presence and no marked place."""
+    state, own = ledger({"a": {"list": [1]}}), {"a": {"list": [1]}, "b": 2}
+    state.delta([add("/a/list/0", 0), remove("/a/list/1")], A, 1)
+    own["a"] = {"list": [0]}
+    state.snapshot(own, B, 2)
+    own["a"]["list"].clear()  # type: ignore[index]
+    del own["b"]
+    assert {"a": {"list": [0]}, "b": 2} == state.document
+    assert {"/a": "None", "/a/list/0": "A", "/b": "B"} == writers(state)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +230,24 @@ def test_the_last_writer_counts() -> None:
     assert [] == clashes(state.delta([add("/o/k", 2)], B, 3))
     assert [("/o/k", "B")] == clashes(state.delta([add("/o/k", 3)], C, 4))
     assert [("/o", "A"), ("/o", "C")] == clashes(state.delta([add("/o", {})], B, 5))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "third"),
+    [
+        ([remove("/o/k")], [add("/o", {})], [add("/o/k")]),
+        ([add("/o/k")], [add("/o", {"k": 1})], [add("/o/k")]),
+        ([add("/list/0")], [add("/list", [1])], [{"op": "replace", "path": "/list/0", "value": 2}]),
+    ],
+)
+def test_a_write_forgets_what_was_inside(
+    first: list[Operation], second: list[Operation], third: list[Operation]
+) -> None:
+    """Who wrote or removed something inside a place that was then written whole is met no more."""
+    state = ledger({"o": {"k": 0}, "list": []})
+    state.delta(first, A, 1)
+    state.delta(second, B, 2)
+    assert [(third[0]["path"], "B")] == clashes(state.delta(third, C, 3))
 
 
 def test_conflicts_decides() -> None:
@@ -338,13 +359,9 @@ def test_deep_state() -> None:
     ("operations", "updates"),
     [
         pytest.param(lambda number: [add("/n", {"value": [number] * 10})], 100_000, id="the same member"),
-        pytest.param(
-            lambda number: [add(f"/{number}"), remove(f"/{number}")], 10_000, id="many that come and go"
-        ),
+        pytest.param(lambda number: [add(f"/{number}"), remove(f"/{number}")], 10_000, id="many that come and go"),
         pytest.param(lambda number: [add("/list/-", number), remove("/list/0")], 10_000, id="a queue"),
-        pytest.param(
-            lambda number: [add("/n", {}), add("/n/x", number), remove("/n")], 10_000, id="subtrees"
-        ),
+        pytest.param(lambda number: [add("/n", {}), add("/n/x", number), remove("/n")], 10_000, id="subtrees"),
         pytest.param(lambda number: [add(f"/{number}/x")], 10_000, id="patches that fail"),
     ],
 )
@@ -411,23 +428,41 @@ class PlainLedger:
             table.update(moved)
 
 
-@given(patches(), st.lists(st.tuples(st.integers(0, 20), st.sampled_from([A, B, C])), max_size=20))
-def test_agrees_with_a_plain_ledger(
-    drawn: tuple[Any, list[Operation]], turns: list[tuple[int, Agent]]
-) -> None:
+PLACES = st.sampled_from(
+    [
+        "",
+        "/o",
+        "/o/k",
+        "/o/k/x",
+        "/o/j",
+        *(f"/l{rest}" for rest in ("", "/0", "/1", "/2", "/-", "/0/k", "/1/k", "/1/0", "/1/1", "/1/-")),
+    ]
+)
+VALUES = st.sampled_from([0, {}, [], {"k": {"x": 0}, "j": 0}, [{"k": 0}, [0, 0]], {"o": {"k": {}}, "l": [0]}])
+WRITES = st.one_of(
+    st.fixed_dictionaries({"op": st.sampled_from(["add", "replace"]), "path": PLACES.filter(bool), "value": VALUES}),
+    st.fixed_dictionaries({"op": st.just("remove"), "path": PLACES.filter(bool)}),
+    st.fixed_dictionaries({"op": st.sampled_from(["move", "copy"]), "path": PLACES.filter(bool), "from": PLACES}),
+    st.fixed_dictionaries({"op": st.just("add"), "path": st.just(""), "value": VALUES}),
+)
+AGENTS = st.sampled_from([A, B, C])
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.lists(WRITES, min_size=1, max_size=2), AGENTS), max_size=25))
+def test_agrees_with_a_plain_ledger(turns: list[tuple[list[Operation], Agent]]) -> None:
     """Overwrites and last writers are those of an implementation that looks at everything every time."""
-    document, operations = drawn
+    document: Any = {"o": {"k": {"x": 0}, "j": 0}, "l": [{"k": 0}, [0, 0], 0]}
     state, plain = ledger(document), PlainLedger()
-    for turn, (choice, writer) in enumerate(turns):
-        chosen = operations[choice % len(operations) :][:2] if operations else []
+    for turn, (operations, writer) in enumerate(turns):
         expected: set[tuple[str, str]] = set()
         try:
-            document, changes = patch(document, chosen)
+            document, changes = patch(document, operations)
         except PatchError:
             changes = []
         for change in changes:
             expected |= plain.write(change, writer)
-        assert expected == set(clashes(state.delta(chosen, writer, turn)))
+        assert expected == set(clashes(state.delta(operations, writer, turn)))
     assert json_equal(document, state.document)
     pointers = {"".join(f"/{escape(str(key))}" for key in keys): keys for keys in plain.written}
     expected_writers = {pointer: plain.written[keys].name for pointer, keys in pointers.items()}

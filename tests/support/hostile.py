@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 from unittest.mock import MagicMock
 
-from hypothesis import strategies as st
-
 from agui_otel.protocol.events import EVENT_TYPES, Unreadable, parse
 from tests.support.defects import write
 from tests.support.specimens import SPECIMENS, spoil
@@ -36,35 +34,72 @@ def nested(depth: int, leaf: Any = 1) -> Any:
     return value
 
 
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.sampled_from(NUMBERS) | st.sampled_from(TEXTS) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*TEXTS, "type", "id", "op"]), inner, max_size=3),
-    max_leaves=6,
-)
-deep_values = st.sampled_from([10, 100, 500, 5_000, 100_000]).map(nested)
-random_events: st.SearchStrategy[Event] = st.builds(
-    lambda kind, fields: {"type": kind, **fields},
-    st.sampled_from(TYPES),
-    st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=6),
-)
-deep_events: st.SearchStrategy[Event] = st.builds(
-    lambda specimen, field, value: {**specimen, field: value},
-    st.sampled_from(SPECIMENS),
-    st.sampled_from(FIELDS),
-    deep_values,
-)
-specimens: st.SearchStrategy[Event] = st.sampled_from(SPECIMENS)
-spoiled: st.SearchStrategy[Event] = st.builds(lambda seed, event: spoil(Random(seed), event), st.integers(0, 10**6), specimens)
-authored: st.SearchStrategy[list[Event]] = st.integers(0, 10**9).map(lambda seed: write(seed, None))
-unreadable: st.SearchStrategy[Any] = st.binary(max_size=20).map(parse) | st.just(Unreadable("too large"))
+def json_value(random: Random, depth: int = 3) -> Any:
+    """Any JSON value, and some that JSON has no word for."""
+    act = random.random()
+    if act < 0.3 and depth:
+        return [json_value(random, depth - 1) for _ in range(random.randrange(4))]
+    if act < 0.6 and depth:
+        keys = (random.choice([*TEXTS, "type", "id", "op", "path"]) for _ in range(random.randrange(4)))
+        return {key: json_value(random, depth - 1) for key in keys}
+    return random.choice(random.choice(((None, True, False), NUMBERS, TEXTS)))
 
-json_streams: st.SearchStrategy[list[Any]] = authored | st.builds(
-    lambda before, events, after: before + events + after,
-    st.just([]) | authored,
-    st.lists(specimens | spoiled | random_events | deep_events | unreadable, max_size=12),
-    st.just([]) | authored,
+
+def _random_event(random: Random) -> Event:
+    fields = {random.choice(FIELDS): json_value(random) for _ in range(random.randrange(7))}
+    return {"type": random.choice(TYPES), **fields}
+
+
+def _deep_event(random: Random) -> Event:
+    field = random.choice(FIELDS)
+    return {**random.choice(SPECIMENS), field: nested(random.choice((10, 100, 500, 5_000, 100_000)))}
+
+
+def _unreadable(random: Random) -> Any:
+    return random.choice((parse(random.randbytes(random.randrange(20))), parse('["\ud800"]'), Unreadable("too large")))
+
+
+_JSON: tuple[Callable[[Random], Any], ...] = (
+    lambda random: random.choice(SPECIMENS),
+    lambda random: spoil(random, random.choice(SPECIMENS)),
+    _random_event,
+    _deep_event,
+    _unreadable,
 )
-"""Streams of JSON-like values: legal, illegal, odd, and what is no event at all."""
+
+
+def _around(random: Random, middle: list[Any]) -> list[Any]:
+    """`middle` with parts of well-formed streams around it."""
+    before, after = (write(random.randrange(10**9), None) for _ in range(2))
+    return [*before[: random.randrange(len(before) + 1)], *middle, *after[random.randrange(len(after) + 1) :]]
+
+
+def json_stream(seed: int) -> list[Any]:
+    """A stream of JSON-like values: legal, illegal, odd, and what is no event at all."""
+    random = Random(seed)
+    return _around(random, [random.choice(_JSON)(random) for _ in range(random.randrange(12))])
+
+
+def hostile_stream(seed: int) -> list[Any]:
+    """A stream in which some events are objects that raise or lie."""
+    random = Random(seed)
+    return _around(random, [_hostile_event(random) for _ in range(random.randrange(1, 8))])
+
+
+def _hostile_event(random: Random) -> Any:
+    event, name, value = random.choice(SPECIMENS), random.choice([*FIELDS, "type"]), random.choice(VALUES)()
+    attribute = next(iter(snake({name: None})))
+    return random.choice(
+        (
+            lambda: value,
+            lambda: {**event, name: value},
+            lambda: {**event, **dict.fromkeys(event, value), "type": event["type"]},
+            lambda: as_object(event, attribute, value),
+            lambda: with_property(event, attribute),
+            lambda: Mapping(event),
+            lambda: Shifting(event),
+        )
+    )()
 
 
 def refuse(*_: Any, **__: Any) -> NoReturn:
@@ -157,9 +192,6 @@ def cyclic() -> list[Any]:
     return value
 
 
-hostile_values: st.SearchStrategy[Any] = st.sampled_from(VALUES).map(lambda make: make())
-
-
 def snake(fields: Event) -> dict[str, Any]:
     """Fields under the attribute names of event objects."""
     return {"".join(f"_{c.lower()}" if c.isupper() else c for c in name): value for name, value in fields.items()}
@@ -177,22 +209,3 @@ def with_property(event: Event, name: str) -> Any:
     found = type("Event", (), {name: property(refuse)})()
     found.__dict__.update(fields)
     return found
-
-
-_names = st.sampled_from([*FIELDS, "type"])
-_attributes = _names.map(lambda name: next(iter(snake({name: None}))))
-hostile_events: st.SearchStrategy[Any] = (
-    hostile_values
-    | st.builds(lambda event, name, value: {**event, name: value}, specimens, _names, hostile_values)
-    | st.builds(as_object, specimens, _attributes, hostile_values)
-    | st.builds(with_property, specimens, _attributes)
-    | st.builds(lambda event: Mapping(event), specimens)
-    | st.builds(lambda event: Shifting(event), specimens)
-)
-hostile_streams: st.SearchStrategy[list[Any]] = st.builds(
-    lambda before, events, after: [*before, *events, *after],
-    st.just([]) | authored,
-    st.lists(hostile_events, min_size=1, max_size=8),
-    st.just([]) | authored,
-)
-"""Streams in which some events are objects that raise or lie."""

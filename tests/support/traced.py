@@ -101,18 +101,35 @@ class Traced:
         self.captured = captured
         self.spans = tuple(spans)
 
-    def tree(self, *attributes: str, events: tuple[str, ...] = (), links: bool = True) -> str:
-        """The spans as text, with a line break in front: an expected tree is a literal that starts on its own line."""
-        return "\n" + span_tree(self.spans, attributes=attributes, event_attributes=events, links=links) + "\n"
+    def tree(self, *attributes: str, events: tuple[str, ...] | None = None) -> str:
+        """The spans as text, each with these attributes; `events` are the attributes of their events, None: no events.
+
+        A line break stands in front: an expected tree is a literal that starts on its own line.
+        """
+        lines = span_tree(self.spans, attributes=attributes, event_attributes=events or ()).splitlines()
+        if events is None:
+            lines = [line for line in lines if not line.lstrip().startswith("* ")]
+        return "\n".join(["", *lines, ""])
 
     def span(self, name: str) -> ReadableSpan:
         """The only span of this name."""
         (found,) = (span for span in self.spans if span.name == name)
         return found
 
+    def parent(self, name: str) -> str:
+        """The name of the parent of the only span of this name."""
+        above = self.span(name).parent
+        return next(span.name for span in self.spans if above is not None and span.context == above)
+
     def attributes(self, name: str) -> Attributes:
         """The attributes of the only span of this name."""
         return dict(self.span(name).attributes or {})
+
+    def each(self, name: str, *keys: str) -> list[Any]:
+        """Of every span of this name, in the order of their start: the attribute, or a tuple of several."""
+        found = sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time or 0)
+        values = [tuple((span.attributes or {}).get(key) for key in keys) for span in found]
+        return [value[0] for value in values] if len(keys) == 1 else values
 
     def some(self, name: str, *keys: str) -> Attributes:
         """Of a span's attributes, these; those that are not there are left out."""
