@@ -14,7 +14,7 @@ import pytest
 
 from agui_otel.cli.main import make_parser
 from scripts import generate_docs
-from scripts.doc_outputs import PAGES, Example, examples
+from scripts.doc_outputs import PAGES, ROOT, Example, examples
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -63,6 +63,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert [] == broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    """A file that a page names is in the repository, or in the package."""
+    modules = {path.name for path in (ROOT / "agui_otel").rglob("*.py")}
+    for name in re.findall(r"`([\w/.]+\.(?:py|mjs))`", text_of(page)):
+        assert (ROOT / name).is_file() or (ROOT / "agui_otel" / name).is_file() or name in modules, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

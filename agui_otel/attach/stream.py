@@ -13,11 +13,10 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextvars import Token
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from opentelemetry.context import Context, attach, get_current
+from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanContext, TracerProvider
 
@@ -105,31 +104,43 @@ class _Surroundings:
     of a pull (a span that it keeps current over its own yield), that one. `enter` and `leave` stand in one frame.
     """
 
-    __slots__ = ("_base", "_given", "_left", "_runs", "_session")
+    __slots__ = ("_base", "_get", "_given", "_left", "_presence", "_reset", "_runs", "_session", "_set")
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._presence = session.presence
         self._base: Context | None = None
         self._runs = -1
         self._given = Context()
         self._left: Context | None = None
+        self._get, self._set, self._reset = _current_context()
 
-    def enter(self) -> Token[Context]:
+    def enter(self) -> Any:
         if self._left is not None:
-            return attach(self._left)
-        base, session = get_current(), self._session
-        if base is not self._base or session.runs != self._runs:
-            self._base, self._runs = base, session.runs
-            self._given = session.surround(base)
-        return attach(self._given)
+            return self._set(self._left)
+        base, runs = self._get(), self._presence.runs
+        if base is not self._base or runs != self._runs:
+            self._base, self._runs = base, runs
+            self._given = self._session.surround(base)
+        return self._set(self._given)
 
-    def leave(self, token: Token[Context]) -> None:
-        left = get_current()
+    def leave(self, token: Any) -> None:
+        left = self._get()
         try:
-            token.var.reset(token)
+            self._reset(token)
         except ValueError:
             return  # a pull that its task never ended, closed elsewhere: nothing was attached here
         self._left = None if left is self._given else left
+
+
+def _current_context() -> tuple[Callable[[], Context], Callable[[Context], Any], Callable[[Any], None]]:
+    """How to get, set and reset the current context: of the variable that holds it, which costs half the API's way."""
+    token: Any = attach(get_current())
+    variable = getattr(token, "var", None)
+    detach(token)
+    if variable is None:  # a context runtime of the host's own
+        return get_current, attach, detach
+    return variable.get, variable.set, variable.reset
 
 
 async def _trace_async(

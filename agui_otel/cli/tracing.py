@@ -71,7 +71,8 @@ def _trace(recording: Recording, timeline: Timeline | None, observer: Observer) 
                 at = time.time_ns() if timeline is None else timeline.at(index)
                 if session is None:
                     session = Session(observer, Context(), given=recording.given)
-                    session.begin(at if timeline is None else timeline.begin)
+                    if observer.settings.clock == "receive":  # by their own clock, events may be older than the replay
+                        session.begin(at if timeline is None else timeline.begin)
                 session.feed(event, at)
     except InputError as error:
         return error

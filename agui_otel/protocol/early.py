@@ -38,7 +38,7 @@ class Early:
     def unknown(self, event: Event, index: int, at: int) -> None:
         """Event number `index` is of an unknown type."""
         if len(self._kept) < MAX_EARLY:
-            self._kept.append((index, at, event["type"], event))
+            self._kept.append((index, at, event["type"], {key: event.get(key) for key in ("type", "subagentRunId")}))
         else:
             self._unknown += 1
 

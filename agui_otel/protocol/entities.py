@@ -80,25 +80,30 @@ class PathSum:
 class Entity:
     """Anything that is opened, may be continued, and is closed exactly once."""
 
-    __slots__ = (
-        "announced", "continues", "ended_at", "failure", "handle", "id", "last_at", "links", "opened_at", "outcome",
-        "owner", "step", "unclosed",
-    )  # fmt: skip
+    ended_at: int | None = None
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+    step: str | None = None
+    announced = True
+    unclosed = False
+    continues: SpanRef | None = None
+    links: tuple[Entity | SpanRef, ...] = ()
+    handle: Any = None
 
     def __init__(self, ident: str, owner: Agent | None, at: int) -> None:
         self.id = ident
         self.owner = owner
         self.opened_at = at
         self.last_at = at
-        self.ended_at: int | None = None
-        self.outcome: Outcome | None = None
-        self.failure: Failure | None = None
-        self.step: str | None = None
-        self.announced = True
-        self.unclosed = False
-        self.continues: SpanRef | None = None
-        self.links: list[Entity | SpanRef] = []
-        self.handle: Any = None
+
+    def link(self, target: Entity | SpanRef) -> None:
+        """It has to do with `target`, which is not its parent."""
+        self.links = (*self.links, target)
+
+    def continue_from(self, ref: SpanRef) -> None:
+        """It goes on with what an earlier run of the thread left behind."""
+        self.continues = ref
+        self.link(ref)
 
     @property
     def is_open(self) -> bool:
@@ -109,20 +114,19 @@ class Entity:
 class Streamed(Entity):
     """An entity whose text arrives in deltas: counted and timed whole, kept up to a limit of characters."""
 
-    __slots__ = ("chars", "chunks", "first_chunk_at", "max_gap", "metadata", "parts", "room", "touched_at")
-
     owner: Agent
+    chunks = 0
+    chars = 0
+    first_chunk_at: int | None = None
+    max_gap = 0
+    metadata: dict[str, Any] | None = None
 
     def __init__(self, ident: str, owner: Agent, at: int, room: int) -> None:
-        super().__init__(ident, owner, at)
-        self.touched_at = at
-        self.chunks = 0
-        self.chars = 0
-        self.first_chunk_at: int | None = None
-        self.max_gap = 0
+        self.id = ident
+        self.owner = owner
+        self.opened_at = self.last_at = self.touched_at = at
         self.parts: list[str] = []
         self.room = room
-        self.metadata: dict[str, Any] | None = None
 
     def append(self, delta: str, at: int) -> None:
         """Take the next delta, received at `at`."""
@@ -160,8 +164,6 @@ class Streamed(Entity):
 class Message(Streamed):
     """A text message."""
 
-    __slots__ = ("role",)
-
     def __init__(self, ident: str, owner: Agent, at: int, room: int, role: str) -> None:
         super().__init__(ident, owner, at, room)
         self.role = role
@@ -177,12 +179,11 @@ class Message(Streamed):
 class Reasoning(Streamed):
     """A reasoning span together with the reasoning messages of the same owner inside it."""
 
-    __slots__ = ("bracketed", "inside")
+    inside = 0
 
     def __init__(self, ident: str, owner: Agent, at: int, room: int, *, bracketed: bool) -> None:
         super().__init__(ident, owner, at, room)
         self.bracketed = bracketed
-        self.inside = 0
 
 
 class ToolMessage(NamedTuple):
@@ -196,35 +197,30 @@ class ToolMessage(NamedTuple):
 class ToolCall(Streamed):
     """A tool call; its streamed text is its arguments."""
 
-    __slots__ = (
-        "answer", "answered_by", "args_ended_at", "dispatched", "late_children", "name", "result",
-        "result_at",
-    )  # fmt: skip
+    args_ended_at: int | None = None
+    result: Any = None
+    result_at: int | None = None
+    answer: ToolMessage | None = None
+    answered_by: tuple[str, str | None] | None = None
+    late_children: tuple[Subagent, ...] = ()
 
     def __init__(self, ident: str, owner: Agent, at: int, room: int, name: str | None) -> None:
         super().__init__(ident, owner, at, room)
         self.name = name
-        self.args_ended_at: int | None = None
-        self.result: Any = None
-        self.result_at: int | None = None
-        self.answer: ToolMessage | None = None
-        self.answered_by: tuple[str, str | None] | None = None
         self.dispatched: list[Subagent] = []
-        self.late_children: list[Subagent] = []
 
 
 class Step:
     """One step of an owner: many, short and without children, so it has no more than it needs."""
 
-    __slots__ = ("ended_at", "handle", "name", "opened_at", "owner", "unclosed")
+    ended_at: int | None = None
+    unclosed = False
+    handle: Any = None
 
     def __init__(self, name: str, owner: Agent, at: int) -> None:
         self.name = name
         self.owner = owner
         self.opened_at = at
-        self.ended_at: int | None = None
-        self.unclosed = False
-        self.handle: Any = None
 
 
 class StepFold:
@@ -251,36 +247,29 @@ class ActivityFold:
 class Agent(Entity):
     """The run's own agent, or one subagent invocation: who owns messages, tool calls, steps and subagents."""
 
-    __slots__ = (
-        "activities", "answer", "cause", "child_failed", "description", "encrypted", "events", "first_chunk_at", "name",
-        "parent", "parent_agent", "raws", "result", "state_paths", "state_updates", "step_folds", "steps", "timestamp",
-        "usage",
-    )  # fmt: skip
-
     level = "run"
+    name: str | None = None
+    description: str | None = None
+    events = 0
+    first_chunk_at: int | None = None
+    answer: Answer | None = None
+    result: Any = None
+    timestamp: int | None = None
+    raws = 0
+    encrypted = 0
+    state_updates = 0
+    state_paths: PathSum | None = None
+    child_failed = False
+    cause = "own"
 
     def __init__(self, ident: str, parent: Agent | ToolCall | None, at: int) -> None:
-        parent_agent = parent.owner if isinstance(parent, ToolCall) else parent
         super().__init__(ident, None, at)
         self.parent = parent
-        self.parent_agent: Agent | None = parent_agent
-        self.name: str | None = None
-        self.description: str | None = None
-        self.events = 0
-        self.first_chunk_at: int | None = None
-        self.answer: Answer | None = None
-        self.result: Any = None
-        self.timestamp: int | None = None
+        self.parent_agent: Agent | None = parent.owner if isinstance(parent, ToolCall) else parent
         self.steps: dict[str, Step] = {}
         self.step_folds: dict[tuple[str | None, str], StepFold] = {}
         self.activities: dict[tuple[str | None, str], ActivityFold] = {}
-        self.raws = 0
-        self.encrypted = 0
-        self.state_updates = 0
-        self.state_paths: PathSum | None = None
         self.usage: dict[tuple[str | None, str | None], Usage] = {}
-        self.child_failed = False
-        self.cause = "own"
 
     @property
     def tag(self) -> str | None:
@@ -311,20 +300,16 @@ class Agent(Entity):
 class Subagent(Agent):
     """One invocation of a subagent."""
 
-    __slots__ = (
-        "dispatched_by", "interrupt_ids", "parent_message_id", "parent_subagent_id", "parent_tool_call_id", "restarted",
-    )  # fmt: skip
-
     level = "subagent"
+    parent_tool_call_id: str | None = None
+    parent_subagent_id: str | None = None
+    parent_message_id: str | None = None
+    dispatched_by: ToolCall | None = None
+    interrupt_ids: tuple[str, ...] = ()
+    restarted = False
 
     def __init__(self, ident: str, parent: Agent | ToolCall, at: int) -> None:
         super().__init__(ident, parent, at)
-        self.parent_tool_call_id: str | None = None
-        self.parent_subagent_id: str | None = None
-        self.parent_message_id: str | None = None
-        self.dispatched_by: ToolCall | None = None
-        self.interrupt_ids: tuple[str, ...] = ()
-        self.restarted = False
 
     def place(self, parent: Agent | ToolCall, at: int) -> None:
         """It was known by its id only, and is opened now under `parent`."""
@@ -343,23 +328,19 @@ class Subagent(Agent):
 class Run(Agent):
     """The run itself, which is also its own agent."""
 
-    __slots__ = (
-        "attribution", "implicit", "input", "input_run_id", "interrupts", "parent_run_id", "protocol_version",
-        "resumes", "started", "thread_id", "total_events", "violations",
-    )  # fmt: skip
+    input_run_id: str | None = None
+    implicit = False
+    started = False
+    parent_run_id: str | None = None
+    protocol_version: str | None = None
+    attribution = "none"
+    violations = 0
+    total_events = 0
 
     def __init__(self, run_id: str | None, thread_id: str | None, at: int, given: RunInput | None = None) -> None:
         super().__init__(run_id or "", None, at)
         self.thread_id = thread_id
         self.input = given
-        self.input_run_id: str | None = None
-        self.implicit = False
-        self.started = False
-        self.parent_run_id: str | None = None
-        self.protocol_version: str | None = None
-        self.attribution = "none"
-        self.violations = 0
-        self.total_events = 0
         self.interrupts: list[str] = []
         self.resumes: list[SpanRef] = []
 

@@ -22,6 +22,9 @@ from agui_otel.protocol.shapes import EVENTS, Shape, ShapeError, json_type
 EVENT_TYPES: frozenset[str] = frozenset(EVENTS)
 """The names of the 31 event types of AG-UI 1.0."""
 
+_NAMES = {name: name for name in EVENTS}
+"""The names by themselves: an enumeration's member finds the string it stands for."""
+
 _ABSENT: Any = object()
 
 
@@ -147,6 +150,9 @@ def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
     event: dict[str, Any] = {}
     kind: str | None = None
     try:
+        strings = _strings_of(raw)
+        if strings is not None:
+            return strings
         kind = _type_name(getattr(raw, "type", _ABSENT), event)
         event["type"] = kind
         shape = EVENTS.get(kind)
@@ -162,6 +168,26 @@ def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  (a host's class may raise anything)
         raise Malformed(f"event: cannot be read ({type(error).__name__})", kind, event) from None
     return event if shape is None else read(event, notes)
+
+
+def _strings_of(raw: Any) -> dict[str, Any] | None:
+    """The event in a model that holds strings only, as most do; None for any other."""
+    model: Any = type(raw)
+    fields = _model_fields(model)
+    if fields is None or raw.__pydantic_extra__:
+        return None
+    values = raw.__dict__
+    kind = _NAMES.get(values["type"])
+    if kind is None:
+        return None
+    event = {"type": kind}
+    for attribute, wire in fields:
+        value = values.get(attribute)
+        if type(value) is str:
+            event[wire] = value
+        elif value is not None:
+            return None
+    return event if EVENTS[kind].fits(event) else None
 
 
 def _attributes(raw: object, shape: Shape | None) -> Iterable[tuple[str, Any]]:

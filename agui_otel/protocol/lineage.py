@@ -97,8 +97,7 @@ def reopen_tool(scope: Scope, ident: str, at: int) -> ToolCall | None:
         return known
     tool = ToolCall(ident, owner or scope.run, at, scope.options.text_limit, remembered.name or None)
     tool.announced = False
-    tool.continues = remembered.span
-    tool.links.append(remembered.span)
+    tool.continue_from(remembered.span)
     scope.continued_calls.add(ident)
     scope.tool_owners.setdefault(ident, tool.owner.tag)
     scope.tools[ident] = tool
@@ -125,8 +124,7 @@ def continue_subagent(scope: Scope, ident: str, parent: Agent | ToolCall, at: in
     remembered = scope.record.subagents[ident]
     subagent = new_subagent(scope, ident, parent, at)
     subagent.name, subagent.description = remembered.name, remembered.description
-    subagent.continues = remembered.span
-    subagent.links.append(remembered.span)
+    subagent.continue_from(remembered.span)
     scope.continued_subagents.add(ident)
     open_subagent(scope, subagent, at, announced=False)
     if isinstance(parent, ToolCall):

@@ -81,12 +81,14 @@ def translate(event: dict[str, Any]) -> dict[str, Any] | None:
     """`event` as the tracker is to read it, when a quirk says so; None where none does. `event` is not changed."""
     kind = event.get("type")
     if isinstance(kind, str) and kind in _THINKING:
-        ident, delta, tag = event.get("messageId"), event.get("delta"), event.get("subagentRunId")
+        ident, delta = event.get("messageId"), event.get("delta")
+        tag = event.get("subagentRunId", event.get("subagentId"))
+        named = isinstance(tag, str)
         return {
             **event,
-            "subagentRunId": tag if isinstance(tag, str) else None,
             "type": _THINKING[kind],
-            "messageId": ident if isinstance(ident, str) else "thinking",
+            "subagentRunId": tag if named else None,
+            "messageId": ident if isinstance(ident, str) else f"thinking:{tag}" if named else "thinking",
             "delta": delta if isinstance(delta, str) else "",
         }
     tag = event.get("subagentId")

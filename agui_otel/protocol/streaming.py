@@ -169,12 +169,11 @@ def tool_start(scope: Scope, event: Event, at: int) -> Agent:
     tool = ToolCall(ident, owner, at, scope.options.text_limit, name)
     remembered = scope.record.tool_calls.get(ident) if scope.record is not None and known is None else None
     if remembered is not None:
-        tool.continues = remembered.span
-        tool.links.append(remembered.span)
+        tool.continue_from(remembered.span)
         scope.continued_calls.add(ident)
-    tool.late_children = scope.late.pop(ident, [])
-    tool.links.extend(tool.late_children)
+    tool.late_children = tuple(scope.late.pop(ident, ()))
     for subagent in tool.late_children:
+        tool.link(subagent)
         subagent.be_dispatched_by(tool)
     tool.announced = "toolCallName" in event
     scope.tools[ident] = scope.open_args[ident] = tool

@@ -34,7 +34,7 @@ def subagent_started(scope: Scope, event: Event, at: int) -> Agent:
     if known is None:
         subagent = _start(scope, event, named, at)
         if earlier is not None:
-            subagent.links.append(earlier)
+            subagent.link(earlier)
     elif known.announced:
         return known
     else:

@@ -90,9 +90,9 @@ def take_owners(scope: Scope, messages: list[Event], *, restated: bool) -> None:
         tag = message.get("subagentRunId")
         owners = of_role.get(message["role"], scope.message_owners)
         calls = message.get("toolCalls")
-        named = [call["id"] for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        named = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
         for owned, ident in ((owners, message["id"]), *((scope.tool_owners, call) for call in named)):
-            if restated or ident not in owned:
+            if isinstance(ident, str) and (restated or ident not in owned):
                 owned[ident] = tag
 
 

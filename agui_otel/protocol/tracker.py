@@ -131,10 +131,10 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
+        if self.continues(raw, at):
+            return _NOTHING
         self.index += 1
         self.last_event_ns = at
-        if self._continue(raw, at):
-            return _NOTHING
         out = self.said = []
         notes: list[str] = []
         try:
@@ -153,8 +153,11 @@ class Tracker:
             out.extend(Remark(run, False, "ill_typed_field", note, self.index, kind, at) for note in notes)
         return out
 
-    def _continue(self, raw: Any, at: int) -> bool:
-        """The short cut for a plain delta of an entity that is open: count, time, append."""
+    def continues(self, raw: Any, at: int) -> bool:  # noqa: C901 (one frame for what most events go through)
+        """Take the next event if it is a plain delta of an entity that is open: count, time, append. Else do nothing.
+
+        The short cut that most events of a stream go; `receive` tries it first.
+        """
         try:
             if raw.__class__ is dict:
                 lane = self._lanes.get(raw["type"])
@@ -207,6 +210,8 @@ class Tracker:
         owner.events += 1
         owner.last_at = at
         lane.count += 1
+        self.index += 1
+        self.last_event_ns = at
         return True
 
     def take_counts(self) -> dict[str, int]:
@@ -235,22 +240,24 @@ class Tracker:
         return [Remark(self.scope.run, False, rule, message, self.index + 1, "", at)]
 
     def _judge_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
-        remarks: list[tuple[str, str]] = []
+        remarks: list[tuple[str, str]] | None = None
         try:
             parts = self._expander.expand(event)
         except Refused as refused:
-            remarks.append((refused.rule, refused.message))
+            remarks = [(refused.rule, refused.message)]
             parts = refused.recovered
         for part in parts:
             breach = self._judge.judge(part)
             if breach is not None:
-                remarks.append(breach)
-        starts = kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None)
-        if remarks and not starts:
+                remarks = [*(remarks or ()), breach]
+        if remarks is None:
+            self._handle_parts(parts, event, out, at)
+        elif kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None):
+            self._handle_parts(parts, event, out, at)
             self._violations(remarks, kind, out, at)
-        self._handle_parts(parts, event, out, at)
-        if remarks and starts:
+        else:
             self._violations(remarks, kind, out, at)
+            self._handle_parts(parts, event, out, at)
 
     def _handle_unknown(self, event: Event, out: list[Transition], at: int) -> None:
         """An event outside the 31 types: opens no run, unless a quirk reads it as one of them."""
@@ -290,7 +297,9 @@ class Tracker:
         owner = _HANDLERS[kind](scope, event, at)
         if "metadata" in event:
             streaming.keep_metadata(described or _described_by(scope, event), event)
-        _count(owner, scope, at)
+        agent = owner if owner.ended_at is None or scope.ends_now(owner) else owner.nearest_open()
+        agent.events += 1
+        agent.last_at = run.last_at = at
         return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:

@@ -27,30 +27,34 @@ def nanoseconds(timestamp: Any) -> int | None:
 
 
 class EventClock:
-    """Times a stream by its events' timestamps; an event without one has the last one's. Never runs backwards."""
+    """Times a stream by its events' timestamps; an event without one has the last one's. Never runs backwards.
+
+    Until an event has one, events are timed by their receipt: many producers send none at all.
+    """
 
     def __init__(self) -> None:
-        self._last: int | None = None
+        self._now = 0
+        self._stamp: int | None = None
 
     def begin(self, at: int) -> None:
         """Something of the stream was timed at `at`, before any event: no event is earlier."""
-        self._last = at
+        self._now = at
 
     def read(self, event: Any, received: int) -> tuple[int, str | None]:
         """The time of `event`, received at `received`; and a sentence when its timestamp lies before the last."""
         stamp = nanoseconds(_timestamp(event))
-        if stamp is None:
-            if self._last is None:
-                self._last = received
-            return self._last, None
-        if self._last is not None and stamp < self._last:
-            return self._last, "the event's timestamp lies before the time of what came before it"
-        self._last = stamp
-        return stamp, None
+        note = None
+        if stamp is not None:
+            if self._stamp is not None and stamp < self._stamp:
+                note = "the event's timestamp lies before the one before it"
+            else:
+                self._stamp = stamp
+        self._now = max(self._now, received if self._stamp is None else self._stamp)
+        return self._now, note
 
     def end(self, received: int) -> int:
-        """The time at which the stream ends: that of its last timestamp."""
-        return received if self._last is None else self._last
+        """The time at which the stream ends: that of its last timestamp, if there was one."""
+        return max(self._now, received) if self._stamp is None else self._now
 
 
 def _timestamp(event: Any) -> Any:

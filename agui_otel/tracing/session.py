@@ -110,12 +110,13 @@ class Session:
         self._metrics = metrics
         self._boundary = boundary
         self._host = host
-        self._presence = presence
+        self.presence = presence
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
             tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
+        self._continues: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
         self._ending = threading.Lock()  # taken once, never given back
         self._open: dict[Entity | Step, None] = {}
         self._run: Run | None = None
@@ -144,24 +145,28 @@ class Session:
         """Take the stream's next event: a dict in wire form, an object or an ``Unreadable``. It is not changed."""
         try:
             at = self._now() if at_ns is None else at_ns
-            try:
-                transitions = self._receive(event, at)
-            except Exception as error:  # noqa: BLE001 - the boundary
-                transitions = self._tracker.said
-                self._boundary.swallow("feed", error)
-            if transitions:
-                self._write(transitions)
+            if not self._continues(event, at):
+                self._take(event, at)
             if at > self._report_at:
                 self._report(at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("feed", error)
+
+    def _take(self, event: object, at: int) -> None:
+        try:
+            transitions = self._receive(event, at)
+        except Exception as error:  # noqa: BLE001 - the boundary
+            transitions = self._tracker.said
+            self._boundary.swallow("feed", error)
+        if transitions:
+            self._write(transitions)
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The stream ended. Only the first call counts, and nothing is taken afterwards."""
         if not self._ending.acquire(blocking=False):
             return
         ending.ended(self)
-        self._receive = _ignore
+        self._receive, self._continues = _ignore, _never
         at = 0
         try:
             at = self._now() if at_ns is None else at_ns
@@ -179,7 +184,8 @@ class Session:
         finally:
             for entity in reversed(list(self._open)):
                 self._end(entity, at)
-            self._presence.leave()
+            self.presence.leave()
+            self._writer.release()
 
     def __del__(self) -> None:
         if hasattr(self, "_ending") and not self._ending.locked():
@@ -217,19 +223,19 @@ class Session:
         if isinstance(entity, Run):
             span: Span = entity.handle.span
             context = span.get_span_context()
-            self._presence.enter(context.trace_id)
+            self.presence.enter(context.trace_id)
             self._identify(entity)
             self._current = span if context.is_valid else None
             self.span_context = context
 
     def _identify(self, entity: Entity) -> None:
         if isinstance(entity, Run):
-            self._presence.identify(self._writer.common)
+            self.presence.identify(self._writer.common)
 
     def _closed(self, entity: Entity | Step) -> None:
         self._open.pop(entity, None)
         if entity is self._run:
-            self._presence.leave()
+            self.presence.leave()
 
     def _end(self, entity: Entity | Step, at: int) -> None:
         """End a span of which what it was to say could not be said: no span stays open."""
@@ -247,12 +253,7 @@ class Session:
         """
         if self._current is not None:
             context = set_span_in_context(self._current, context)
-        return with_presence(context, self._presence)
-
-    @property
-    def runs(self) -> int:
-        """How many runs were opened; `surround` changes with it."""
-        return self._presence.runs
+        return with_presence(context, self.presence)
 
     @property
     def has_started(self) -> bool:
@@ -288,6 +289,10 @@ class Session:
             self._identify(run)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("adopt", error)
+
+
+def _never(_event: object, _at: int) -> bool:
+    return False
 
 
 def _ignore(_event: object, _at: int) -> Sequence[t.Transition]:

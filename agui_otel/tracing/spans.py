@@ -98,6 +98,10 @@ class SpanWriter:
         """Write one transition."""
         self._writers[type(transition)](transition)
 
+    def release(self) -> None:
+        """Nothing is written any more: let go of what refers back to this writer, so that it goes with its stream."""
+        self._writers, self._openers, self._closers = {}, {}, {}
+
     @property
     def common(self) -> Attributes:
         """The attributes that every span of the current run carries."""

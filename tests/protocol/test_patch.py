@@ -157,18 +157,18 @@ def test_copies_the_path_only() -> None:
 
 
 def test_a_long_patch_copies_once() -> None:
-    """Ten thousand operations on one array copy it once, not ten thousand times."""
-    document = {"list": [0] * 10_000}
-    operations = [{"op": "add", "path": "/list/-", "value": 1}] * 10_000
+    """A thousand operations on one large array copy it once, not a thousand times."""
+    document = {"list": [0] * 200_000}
+    operations = [{"op": "add", "path": "/list/-", "value": 1}] * 1000
 
     def seconds(runs: list[list[Operation]]) -> float:
         start, result = time.process_time(), document
         for run in runs:
             result = apply(result, run)
-        assert len(result["list"]) == 20_000
+        assert len(result["list"]) == 201_000
         return time.process_time() - start
 
-    assert seconds([operations]) * 2 < seconds([[operation] for operation in operations])
+    assert seconds([operations]) * 5 < seconds([[operation] for operation in operations])
 
 
 def test_a_value_used_twice_stays_two_values() -> None:

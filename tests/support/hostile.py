@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from random import Random
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -22,10 +23,25 @@ FIELDS = [
     *("messages", "subagentRunId", "subagentId", "description", "parentSubagentRunId", "parentToolCallId"),
     *("timestamp", "metadata", "rawEvent", "protocolVersion", "\0", "\ud800", ""),
 ]
-TEXTS = ["", "a", "b", "\0", "\ud800", "\udfff\ud83d", "é\u202e", "a" * 20_000, "/", "~2", "on_interrupt", '{"a": 1}', "["]
+TEXTS = [
+    "",
+    "a",
+    "b",
+    "\0",
+    "\ud800",
+    "\udfff\ud83d",
+    "é\u202e",
+    "a" * 20_000,
+    "/",
+    "~2",
+    "on_interrupt",
+    '{"a": 1}',
+    "[",
+]
 NUMBERS = [0, -1, 2**63, -(2**63) - 1, 10**400, 1.5, float("nan"), float("inf"), 1e308, 1700000000000, 1700000000.5]
 
 
+@cache
 def nested(depth: int, leaf: Any = 1) -> Any:
     """A JSON value so deep."""
     value: Any = leaf
@@ -121,7 +137,7 @@ class Raising:
 class RaisingClass:
     """Asking for its class raises."""
 
-    __class__ = property(refuse)  # type: ignore[assignment]
+    __class__ = property(refuse)
 
 
 def pretending(kind: type, **fields: Any) -> Any:
@@ -161,9 +177,9 @@ class Shifting(dict[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         return None
 
-    def get(self, key: Any, default: Any = None) -> Any:
+    def get(self, *_: Any) -> Any:
         """Nothing."""
-        return default
+        return None
 
 
 class Kind(str, Enum):
@@ -174,22 +190,23 @@ class Kind(str, Enum):
     OTHER = "OTHER"
 
 
-VALUES: list[Callable[[], Any]] = [
-    Raising, RaisingClass, Unequal, MagicMock, object, lambda: Text("a"), lambda: Text("RUN_STARTED"), lambda: Number(5),
-    lambda: Mapping(type="RUN_STARTED"), lambda: Shifting(type="RUN_STARTED", threadId="t", runId="r"),
-    lambda: pretending(dict), lambda: pretending(str), lambda: pretending(int, __getitem__=refuse), lambda: Kind.TEXT,
-    lambda: {1, 2}, lambda: b"\xff", lambda: range(3), lambda: (x for x in ()), lambda: refuse, lambda: Exception("x"),
-    lambda: complex(1, 2), lambda: memoryview(b"x"), lambda: int, lambda: ..., lambda: nested(100_000), lambda: cyclic(),
-    lambda: {Unequal.__name__: Unequal()}, lambda: [Unequal()], lambda: {1: 2, None: 3, ("a",): 4},
-]  # fmt: skip
-"""What may stand where JSON is expected."""
-
-
 def cyclic() -> list[Any]:
     """A list that holds itself."""
     value: list[Any] = []
     value.append(value)
     return value
+
+
+VALUES: list[Callable[[], Any]] = [
+    *(Raising, RaisingClass, Unequal, MagicMock, object),
+    *(lambda: Text("a"), lambda: Text("RUN_STARTED"), lambda: Number(5), lambda: Kind.TEXT),
+    *(lambda: Mapping(type="RUN_STARTED"), lambda: Shifting(type="RUN_STARTED", threadId="t", runId="r")),
+    *(lambda: pretending(dict), lambda: pretending(str), lambda: pretending(int, __getitem__=refuse)),
+    *(lambda: {1, 2}, lambda: b"\xff", lambda: range(3), lambda: iter(()), lambda: refuse, lambda: Exception("x")),
+    *(lambda: complex(1, 2), lambda: memoryview(b"x"), lambda: int, lambda: ..., lambda: nested(100_000)),
+    *(cyclic, lambda: {"a": Unequal()}, lambda: [Unequal()], lambda: {1: 2, None: 3, ("a",): 4}),
+]
+"""What may stand where JSON is expected."""
 
 
 def snake(fields: Event) -> dict[str, Any]:

@@ -6,7 +6,7 @@ An error of the observer's is raised instead of being swallowed. Times are secon
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,7 @@ class Thread:
         attributes: Any = None,
     ) -> Traced:
         """Trace one stream, and return what it exported. `end`: how the stream ended after its last event."""
-        before = len(self.captured.spans)
+        before = self.captured.spans
         with strict():
             session = Session(
                 self._observer,
@@ -88,25 +88,29 @@ class Thread:
                 self.now += 1
                 session.feed(event, self._at())
             session.finish(end, error, at_ns=self._at())
-        return Traced(self.captured, self.captured.spans[before:])
+        return Traced(self.captured, before, self.captured.spans[len(before) :])
 
     def _at(self) -> int:
         return START + round(self.now * SECOND)
 
 
 class Traced:
-    """What one stream exported: its spans, in the order of their end."""
+    """What one stream exported: its spans, in the order of their end. `before` are those of earlier streams."""
 
-    def __init__(self, captured: Captured, spans: Iterable[ReadableSpan]) -> None:
+    def __init__(self, captured: Captured, before: tuple[ReadableSpan, ...], spans: tuple[ReadableSpan, ...]) -> None:
         self.captured = captured
-        self.spans = tuple(spans)
+        self.spans = spans
+        self._all = before + spans
 
     def tree(self, *attributes: str, events: tuple[str, ...] | None = None) -> str:
         """The spans as text, each with these attributes; `events` are the attributes of their events, None: no events.
 
         A line break stands in front: an expected tree is a literal that starts on its own line.
         """
-        lines = span_tree(self.spans, attributes=attributes, event_attributes=events or ()).splitlines()
+        lines = span_tree(self._all, attributes=attributes, event_attributes=events or ()).splitlines()
+        roots = [index for index, line in enumerate(lines) if not line.startswith(" ")]
+        own = sum(span.parent is None for span in self.spans)
+        lines = lines[roots[-own] :]
         if events is None:
             lines = [line for line in lines if not line.lstrip().startswith("* ")]
         return "\n".join(["", *lines, ""])
@@ -118,8 +122,11 @@ class Traced:
 
     def parent(self, name: str) -> str:
         """The name of the parent of the only span of this name."""
-        above = self.span(name).parent
-        return next(span.name for span in self.spans if above is not None and span.context == above)
+        return self.above(self.span(name))
+
+    def above(self, span: ReadableSpan) -> str:
+        """The name of a span's parent, which is of the same stream."""
+        return next(other.name for other in self.spans if span.parent is not None and other.context == span.parent)
 
     def attributes(self, name: str) -> Attributes:
         """The attributes of the only span of this name."""
@@ -130,6 +137,11 @@ class Traced:
         found = sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time or 0)
         values = [tuple((span.attributes or {}).get(key) for key in keys) for span in found]
         return [value[0] for value in values] if len(keys) == 1 else values
+
+    def links(self, name: str) -> list[str]:
+        """The names of the spans that the only span of this name links to, also in earlier streams; sorted."""
+        names = {span.context.span_id: span.name for span in self._all if span.context is not None}
+        return sorted(names[link.context.span_id] for link in self.span(name).links)
 
     def some(self, name: str, *keys: str) -> Attributes:
         """Of a span's attributes, these; those that are not there are left out."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import SpanContext, Tracer
 
-from agui_otel import Settings
+from agui_otel import Settings, trace_events
 from agui_otel.testing import Captured, capture
 from agui_otel.tracing.ending import open_sessions
 from agui_otel.tracing.inside import OPEN_RUNS, SCOPE
@@ -103,6 +103,22 @@ class Watched:
         """The tracer of somebody else: user code, or another instrumentation."""
         return self.provider.get_tracer("somebody else")
 
+    def trace(self, events: Iterable[Any], **keywords: Any) -> None:
+        """Trace a stream to its end, and check what holds for every trace."""
+        for _ in trace_events(events, **self.keywords, **keywords):
+            pass
+        self.check()
+
+    def tree(self, *attributes: str) -> list[str]:
+        """The lines of the spans as text, without span events and links."""
+        text = self.captured.tree(attributes=attributes, links=False)
+        return [line for line in text.splitlines() if not line.lstrip().startswith("*")]
+
+    def remarks(self, number: int = 0) -> list[Any]:
+        """The rules of all violations and notes on a run."""
+        told = [event for event in self.runs[number].events if event.name in ("agui.violation", "agui.note")]
+        return [(event.attributes or {})["agui.rule"] for event in told]
+
     def outcomes(self) -> list[tuple[str, Any]]:
         """Name and outcome of each run, subagent and tool call, in the order of their end."""
         told = [(span.name, values(span).get("agui.outcome")) for span in self.spans]
@@ -150,7 +166,7 @@ def exceptions(span: ReadableSpan) -> list[str]:
 
 
 def check_trees(spans: tuple[ReadableSpan, ...]) -> None:
-    """Every parent of ours exists in the same trace, and starts and ends are in order."""
+    """Only runs are roots, every parent of ours exists in the same trace, and starts and ends are in order."""
     ids = {(trace_id(span), span_id(span)) for span in spans}
     assert len(ids) == len({ident for _, ident in ids})
     for span in spans:
@@ -159,6 +175,10 @@ def check_trees(spans: tuple[ReadableSpan, ...]) -> None:
         assert span.start_time <= span.end_time
         if _is_ours(span) and span.parent is not None:
             assert (trace_id(span), span.parent.span_id) in ids
+        elif _is_ours(span):
+            assert ("AGENT", None) == (
+                values(span)["openinference.span.kind"], values(span).get("agui.subagent.announced"),
+            )  # fmt: skip
 
 
 def check_limits(span: ReadableSpan) -> None:
