@@ -112,7 +112,7 @@ class Settings(BaseModel):
         ge=1024,
         description="Bytes of one event; a larger one is a malformed event.",
     )
-    thread_memory: str = Field(
+    thread_memory: Literal["memory://"] = Field(
         default="memory://", description="Where interrupted threads are remembered between runs: `memory://`."
     )
     thread_memory_ttl: float = Field(
@@ -122,12 +122,6 @@ class Settings(BaseModel):
         description="Seconds after which a thread is forgotten.",
     )
     thread_memory_size: int = Field(default=10_000, ge=1, description="Threads that are remembered at once.")
-    thread_memory_timeout: float = Field(
-        default=0.25,
-        gt=0,
-        allow_inf_nan=False,
-        description="Seconds that a trace waits for a slow thread memory.",
-    )
     genai_capture: bool | None = Field(
         default=None,
         description=(

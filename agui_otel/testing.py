@@ -1,7 +1,7 @@
 """What a test of traced code needs: an in-memory provider, fixed ids, a fixed clock, the span tree as text.
 
     captured = capture()
-    for event in trace_events(events, tracer_provider=captured.tracer_provider):
+    for event in captured.trace_events(events):
         ...
     assert expected == captured.tree()
 
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
@@ -25,8 +25,15 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
+from agui_otel.attach.stream import observed
+from agui_otel.config import Settings
 from agui_otel.forest import AnySpan, Node, forest
+from agui_otel.tracing.host import Attributes
+from agui_otel.tracing.memory import InProcessMemory
 from agui_otel.tracing.semconv import EXCEPTION_STACKTRACE, MAX_CHUNK_GAP, OUTCOME, TIME_TO_FIRST_CHUNK
+from agui_otel.tracing.session import Observer
+
+Event = TypeVar("Event")
 
 VOLATILE = (
     "*.trace_id",
@@ -79,14 +86,58 @@ class FixedClock:
 
 
 class Captured:
-    """Providers that keep what they are given. Made by `capture`."""
+    """Providers that keep what they are given, a clock, and a thread memory of their own. Made by `capture`."""
 
     def __init__(self) -> None:
+        self.clock = FixedClock()
+        self._memory = InProcessMemory(clock=lambda: self.clock.now / 1e9)
         self._exporter = InMemorySpanExporter()
         self._reader = InMemoryMetricReader()
         self.tracer_provider = TracerProvider(id_generator=FixedIds())
         self.tracer_provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.meter_provider = MeterProvider(metric_readers=[self._reader])
+
+    @overload
+    def trace_events(
+        self,
+        events: AsyncIterable[Event],
+        *,
+        input: Any = None,
+        agent_name: str | None = None,
+        attributes: Attributes | None = None,
+        config: Settings | None = None,
+    ) -> AsyncGenerator[Event, None]: ...
+    @overload
+    def trace_events(
+        self,
+        events: Iterable[Event],
+        *,
+        input: Any = None,
+        agent_name: str | None = None,
+        attributes: Attributes | None = None,
+        config: Settings | None = None,
+    ) -> Generator[Event, None, None]: ...
+    def trace_events(
+        self,
+        events: AsyncIterable[Event] | Iterable[Event],
+        *,
+        input: Any = None,  # noqa: A002 (as in agui_otel.trace_events)
+        agent_name: str | None = None,
+        attributes: Attributes | None = None,
+        config: Settings | None = None,
+    ) -> AsyncGenerator[Event, None] | Generator[Event, None, None]:
+        """`agui_otel.trace_events` for a test: recorded here, timed by `clock`, with threads that no other test knows.
+
+        Content is captured, unless `config` says otherwise.
+        """
+        how = Observer(
+            settings=Settings(capture="full") if config is None else config,
+            tracer_provider=self.tracer_provider,
+            meter_provider=self.meter_provider,
+            memory=self._memory,
+            clock=self.clock,
+        )
+        return observed(events, how, input, agent_name, attributes)
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:

@@ -1,6 +1,6 @@
 """What a delta costs through `trace_events`, against `EventEncoder.encode` of the same event.
 
-    python -m benchmarks.delta
+python -m benchmarks.delta
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ IN_THE_ENVIRONMENT = [
     ("metrics", "AGUI_OTEL_METRICS", "off", False),
     ("agent_name", "AGUI_OTEL_AGENT_NAME", "Planner", "Planner"),
     ("anonymous_threads", "AGUI_OTEL_ANONYMOUS_THREADS", "default, ,none", ("default", "none")),
-    ("thread_memory_timeout", "AGUI_OTEL_THREAD_MEMORY_TIMEOUT", "0.5", 0.5),
     ("genai_capture", GENAI_CAPTURE, "SPAN_AND_EVENT", True),
     ("genai_capture", GENAI_CAPTURE, "no_content", False),
     ("hide_inputs", "OPENINFERENCE_HIDE_INPUTS", "true", True),

@@ -92,9 +92,36 @@ def trace_events(
         ConfigurationError: an environment variable holds a setting that is not allowed.
     """
     how = observer(config, tracer_provider, meter_provider, redact=redact, tool_failed=tool_failed, decision=decision)
+    return observed(events, how, input, agent_name, attributes)
+
+
+@overload
+def observed(
+    events: AsyncIterable[Event], how: Observer, given: Any, agent_name: str | None, attributes: Attributes | None
+) -> AsyncGenerator[Event, None]: ...
+@overload
+def observed(
+    events: Iterable[Event], how: Observer, given: Any, agent_name: str | None, attributes: Attributes | None
+) -> Generator[Event, None, None]: ...
+@overload
+def observed(
+    events: AsyncIterable[Event] | Iterable[Event],
+    how: Observer,
+    given: Any,
+    agent_name: str | None,
+    attributes: Attributes | None,
+) -> AsyncGenerator[Event, None] | Generator[Event, None, None]: ...
+def observed(
+    events: AsyncIterable[Event] | Iterable[Event],
+    how: Observer,
+    given: Any,
+    agent_name: str | None,
+    attributes: Attributes | None,
+) -> AsyncGenerator[Event, None] | Generator[Event, None, None]:
+    """`trace_events`, once it is decided how to observe."""
     if isinstance(events, AsyncIterable):
-        return _trace_async(events, how, input, agent_name, attributes)
-    return _trace_sync(events, how, input, agent_name, attributes)
+        return _trace_async(events, how, given, agent_name, attributes)
+    return _trace_sync(events, how, given, agent_name, attributes)
 
 
 class _Surroundings:

@@ -105,10 +105,8 @@ def _integer(smallest: int) -> Check:
     return _simple(expected, lambda value: _is_integer(value) and smallest <= value <= _LARGEST_INTEGER)
 
 
-_at_a_glance: dict[Check, type] = {_string: str, _mapping: dict, _boolean: bool}
-"""Checks that every value of a type passes."""
-_words: dict[Check, frozenset[str]] = {}
-"""Checks that these strings pass."""
+_at_a_glance: dict[Check, type] = {_string: str, _mapping: dict, _boolean: bool}  # every value of the type passes
+_words: dict[Check, frozenset[str]] = {}  # these strings pass
 
 
 def _one_of(*values: str) -> Check:

@@ -13,11 +13,12 @@ The tracker has no clock and does no I/O. It never raises on what a stream holds
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agui_otel.protocol import lifecycle, marks, quirks, streaming, subagents, toolcalls
 from agui_otel.protocol.chunks import Expander, Refused
+from agui_otel.protocol.deltas import Deltas
 from agui_otel.protocol.early import Early
 from agui_otel.protocol.entities import Agent, Failure, Outcome, Run, Streamed
 from agui_otel.protocol.events import EVENT_TYPES, Malformed, read
@@ -67,25 +68,12 @@ _HANDLERS: dict[str, Handler] = {
 _LIFECYCLE = frozenset({"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR"})
 
 
-class _DeltaLane:
-    """One kind of delta, for the short cut of `Tracker.receive`: where its open entities and their owners stand."""
-
-    __slots__ = ("attribute", "count", "entities", "key", "open", "owners")
-
-    def __init__(self, key: str, attribute: str, opened: set[str], owners: dict[str, str | None]) -> None:
-        self.key = key
-        self.attribute = attribute
-        self.open = opened
-        self.owners = owners
-        self.entities: Mapping[str, Streamed] = {}
-        self.count = 0
-
-
 class Tracker:
     """Follows one stream.
 
     `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread; it is asked
-    once a run and must not block. `agent_name` names the run's own agent. ``said`` is what the last call that was no
+    once a run and must not block. `agent_name` names the run's own agent. ``continues`` is the short cut for plain
+    deltas (`Deltas.take`), which `receive` tries first. ``said`` is what the last call that was no
     plain delta has said, also where it raised before it could return that.
     """
 
@@ -100,8 +88,6 @@ class Tracker:
         self.options = options
         self.agent_name = agent_name
         self.scope: Scope | None = None
-        self.index = -1
-        self.last_event_ns = 0
         self.said: list[Transition] = []
         self._given = given
         self._recall = recall
@@ -110,13 +96,22 @@ class Tracker:
         self._early = Early()
         self._expander = Expander()
         self._judge = judge = Judge()
-        self._lanes = {
-            "TEXT_MESSAGE_CONTENT": _DeltaLane("messageId", "message_id", judge.open_messages, judge.message_owners),
-            "TOOL_CALL_ARGS": _DeltaLane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
-            "REASONING_MESSAGE_CONTENT": _DeltaLane(
-                "messageId", "message_id", judge.open_reasoning, judge.reasoning_owners
-            ),
-        }
+        self._deltas = Deltas(judge, self._expander)
+        self.continues = self._deltas.take
+
+    @property
+    def index(self) -> int:
+        """The 0-based index of the last event."""
+        return self._deltas.index
+
+    @property
+    def last_event_ns(self) -> int:
+        """When the last event was received."""
+        return self._deltas.last_event_ns
+
+    @last_event_ns.setter
+    def last_event_ns(self, at: int) -> None:
+        self._deltas.last_event_ns = at
 
     def begin(self, at: int) -> Sequence[Transition]:
         """Open the run that the input announces, before any event of it."""
@@ -131,9 +126,9 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
-        if self.continues(raw, at):
+        if self._deltas.take(raw, at):
             return _NOTHING
-        self.index += 1
+        self._deltas.index += 1
         self.last_event_ns = at
         out = self.said = []
         notes: list[str] = []
@@ -153,74 +148,10 @@ class Tracker:
             out.extend(Remark(run, False, "ill_typed_field", note, self.index, kind, at) for note in notes)
         return out
 
-    def continues(self, raw: Any, at: int) -> bool:  # noqa: C901 (one frame for what most events go through)
-        """Take the next event if it is a plain delta of an entity that is open: count, time, append. Else do nothing.
-
-        The short cut that most events of a stream go; `receive` tries it first.
-        """
-        try:
-            if raw.__class__ is dict:
-                lane = self._lanes.get(raw["type"])
-                if lane is None or len(raw) > 4:
-                    return False
-                ident, delta = raw[lane.key], raw["delta"]
-                tag = None
-                if len(raw) == 4:
-                    tag = raw["subagentRunId"]
-                    if tag is None:
-                        return False
-            else:
-                lane = self._lanes.get(raw.type)
-                if lane is None:
-                    return False
-                fields = raw.__dict__
-                ident, delta, tag = fields[lane.attribute], fields["delta"], fields.get("subagent_run_id")
-                if fields.get("metadata") is not None:
-                    return False
-            entity = lane.entities.get(ident)
-            if (
-                entity is None
-                or type(delta) is not str
-                or not delta
-                or ident not in lane.open
-                or (tag is not None and lane.owners[ident] != tag)
-                or self._expander.pending
-            ):
-                return False
-        except Exception:  # noqa: BLE001 - a host's object may raise anything; `read` says what is wrong with it
-            return False
-        owner = entity.owner
-        if entity.first_chunk_at is None:
-            entity.first_chunk_at = at
-            if owner.first_chunk_at is None:
-                owner.first_chunk_at = at
-        else:
-            gap = at - entity.last_at
-            if gap > entity.max_gap:
-                entity.max_gap = gap
-        entity.last_at = at
-        entity.chunks += 1
-        size = len(delta)
-        entity.chars += size
-        if entity.room > 0:
-            entity.parts.append(delta if size <= entity.room else delta[: entity.room])
-            entity.room -= size
-        if owner.ended_at is not None:
-            owner = owner.nearest_open()
-        owner.events += 1
-        owner.last_at = at
-        lane.count += 1
-        self.index += 1
-        self.last_event_ns = at
-        return True
-
     def take_counts(self) -> dict[str, int]:
         """How many events of each type came since the last call."""
         counts, self._counts = self._counts, defaultdict(int)
-        for kind, lane in self._lanes.items():
-            if lane.count:
-                counts[kind] += lane.count
-                lane.count = 0
+        self._deltas.add_counts(counts)
         return counts
 
     def finish(self, outcome: Outcome, failure: Failure | None, at: int) -> Sequence[Transition]:
@@ -307,8 +238,9 @@ class Tracker:
 
     def _run_started(self, event: Event, out: list[Transition], at: int) -> Run:
         scope = self.scope
-        if scope is not None and not scope.run.started and not scope.run.implicit and scope.run.outcome is None:
+        if scope is not None and _is_awaited(scope.run, event):
             self._place(scope, event, out)
+            scope.run.implicit = False
             lifecycle.announce_run(scope, event, at)
             out.append(Announced(scope.run, at))
         else:
@@ -349,9 +281,7 @@ class Tracker:
         recall = self._recall
         record = recall(run.thread_id) if recall is not None and run.thread_id is not None else None
         scope = self.scope = Scope(run, self.options, record, out)
-        self._lanes["TEXT_MESSAGE_CONTENT"].entities = scope.messages
-        self._lanes["TOOL_CALL_ARGS"].entities = scope.open_args
-        self._lanes["REASONING_MESSAGE_CONTENT"].entities = scope.reasoning
+        self._deltas.follow(scope)
         scope.opened(run, at)
         if given is not None:
             run.protocol_version = given.protocol_version
@@ -388,6 +318,13 @@ class Tracker:
         scope.out, scope.index, scope.type = out, self.index, kind
         for rule, message in remarks:
             scope.violation(rule, message, at)
+
+
+def _is_awaited(run: Run, event: Event) -> bool:
+    """Whether RUN_STARTED is of the open run: of the one that the input opened, also where events came before it."""
+    if run.started or run.outcome is not None:
+        return False
+    return not run.implicit or (run.input is not None and run.input.run_id == event["runId"])
 
 
 def _count(agent: Agent, scope: Scope, at: int) -> None:

@@ -19,9 +19,9 @@ _WORDS = {
 def read_decision(entry: Mapping[str, Any]) -> str:
     """The decision that common payloads state: a boolean, ``approved``, ``accepted``, ``type`` or ``decisions[].type``.
 
-    `entry` is a resume entry (AG-UI 1.0): ``status`` and ``payload``. Several decisions in one payload: a denial
-    counts before an edit, an edit before an approval. A payload that states none is ``unknown``, and so is a cancelled
-    entry: nobody decided. A denial is a resolved one.
+    `entry` is a resume entry (AG-UI 1.0): ``status`` and ``payload``. An approval with ``editedArgs`` is an edit. Of
+    several decisions in one payload a denial counts before an edit, an edit before an approval. A payload that states
+    none is ``unknown``, and so is a cancelled entry: nobody decided. A denial is a resolved one.
     """
     if entry.get("status") == "cancelled":
         return "unknown"
@@ -38,7 +38,8 @@ def _from_payload(payload: Any) -> str | None:
         return None
     for key in ("approved", "accepted"):
         if isinstance(payload.get(key), bool):
-            return "approved" if payload[key] else "denied"
+            edited = payload[key] and payload.get("editedArgs") is not None
+            return "edited" if edited else "approved" if payload[key] else "denied"
     decisions = payload.get("decisions")
     words = [payload, *decisions] if isinstance(decisions, list) else [payload]
     stated = {_word(item) for item in words}

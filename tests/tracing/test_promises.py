@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from agui_otel.protocol.chunks import Expander, Refused
 from agui_otel.protocol.events import EVENT_TYPES
 from agui_otel.protocol.rules import RULES, Judge
-from agui_otel.protocol.tracker import Tracker
+from agui_otel.protocol.deltas import Deltas
 from tests.support.defects import write
 from tests.support.traced import Thread, Traced
 from tests.support.wire import given
@@ -94,7 +94,7 @@ def test_the_short_cut_for_deltas_changes_nothing(stream: list[Any], asked: Any)
     """A delta that is only counted leaves the same trace as one that goes all the way."""
     short = traced_whole(stream, asked, "exhausted")[0]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Tracker, "_continue", _never)
+        patched.setattr(Deltas, "take", _never)
         long = traced_whole(stream, asked, "exhausted")[0]
     everything: Callable[[Traced], Any] = lambda traced: [  # noqa: E731
         (span.name, span.start_time, span.end_time, dict(span.attributes or {}), [e.name for e in span.events])

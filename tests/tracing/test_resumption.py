@@ -131,6 +131,9 @@ invoke_agent supervisor [AGENT] success
       message assistant [CHAIN]
 """ == second.tree("agui.continued", "gen_ai.tool.call.id")
         assert [] == second.rules()
+        assert [second.times(RUN)[0] + 2] * 2 == [
+            second.times(name)[0] for name in ("execute_tool task", "invoke_agent asker-x")
+        ]
         assert {"input.value": "{}", "output.value": "all done"} == second.some(
             "execute_tool task", "input.value", "output.value"
         )

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from opentelemetry.context import Context
 
+from agui_otel import Settings
 from agui_otel.protocol.events import Unreadable
+from agui_otel.testing import capture
+from agui_otel.tracing.memory import InProcessMemory
+from agui_otel.tracing.session import Observer, Session
 from tests.support.traced import seconds, trace
 from tests.support.wire import (
     answers,
@@ -15,6 +20,7 @@ from tests.support.wire import (
     failed,
     finished,
     given,
+    interrupted,
     said,
     started,
     step,
@@ -85,6 +91,23 @@ invoke_agent supervisor [AGENT] success agui.run.id="b"
 """ == traced.tree("agui.run.id")
         assert [(1, 4), (4, 5)] == [seconds(span) for span in traced.spans if span.name == "invoke_agent supervisor"]
 
+    def test_at_its_terminal_event_a_run_is_over_but_its_span_waits(self) -> None:
+        """Thread memory is written, and the run is no longer active; span, histogram and error count come later."""
+        captured, memory = capture(), InProcessMemory()
+        observer = Observer(Settings(), captured.tracer_provider, captured.meter_provider, memory=memory)
+        session = Session(observer, Context(), agent_name="supervisor")
+        active, seen = [], []
+        for one in (started(), interrupted("i"), custom(), started("two"), failed()):
+            session.feed(one)
+            active.append([value for _, value in captured.metrics()["agui.active"]])
+            seen.append((memory.read("thread") is not None, len(captured.spans)))
+        assert [[1], [0], [0], [1], [0]] == active
+        assert [(False, 0), (True, 0), (True, 0), (True, 1), (True, 1)] == seen
+        assert [1] == [count for _, count in captured.metrics()["gen_ai.invoke_agent.duration"]]
+        session.finish("exhausted")
+        assert 2 == sum(count for _, count in captured.metrics()["gen_ai.invoke_agent.duration"])
+        assert [1] == [value for _, value in captured.metrics()["agui.run.errors"] if value]
+
     def test_a_run_error_after_run_finished_makes_it_an_error(self) -> None:
         """The span waits for what follows; its time stays RUN_FINISHED's."""
         traced = trace(started(), finished(), custom(), failed("late"))
@@ -139,9 +162,18 @@ invoke_agent supervisor [AGENT] success agui.run.id="r" agui.run.implicit=true a
 """ == traced.tree("agui.run.i*", "agui.thread.id")
 
     def test_a_run_started_after_it_begins_another(self) -> None:
-        """Also where the input announced the implicit one."""
+        """Also where the input announced the implicit one, under another id."""
+        for asked in (None, given("earlier")):
+            traced = trace(text("m", "x"), started("r"), finished("r"), given=asked)
+            assert ["unfinished", "success"] == traced.each("invoke_agent supervisor", "agui.outcome")
+
+    def test_the_run_that_the_input_announced_may_start_late(self) -> None:
+        """Events before its RUN_STARTED are its own: one run, not an implicit one and another of the same id."""
         traced = trace(text("m", "x"), started("r"), finished("r"), given=given("r"))
-        assert ["unfinished", "success"] == traced.each("invoke_agent supervisor", "agui.outcome")
+        assert """
+invoke_agent supervisor [AGENT] success agui.violations=1
+  message assistant [CHAIN]
+""" == traced.tree("agui.run.implicit", "agui.violations")
 
     def test_a_lone_run_error_is_one(self) -> None:
         """RUN_ERROR may come first; it is an implicit run that failed."""

@@ -19,6 +19,7 @@ from tests.support.wire import (
     interrupted,
     result,
     started,
+    state,
     subagent,
     suspended,
     text,
@@ -175,6 +176,16 @@ class TestMemory:
         assert {"interrupts": ["x"], "subagents": ["s-x"], "tool_calls": ["c-x"]} == kept(thread)
         third = thread.run(started("three"), finished("three"), given=resuming("x", run="three"))
         assert 2 == sum(count for _, count in third.metric("agui.interrupt.wait"))
+
+    def test_who_is_remembered_has_a_name(self) -> None:
+        """Where a suspended subagent's id stands in an event that opens nothing, its name stands beside it."""
+        thread = Thread()
+        asking(thread, "x")
+        traced = thread.run(started("two"), state({"a": 1}, tag="s-x"), finished("two"), given=given("two"))
+        assert [("s-x", "asker-x")] == [
+            (a["agui.subagent.run_id"], a["agui.subagent.name"]) for _, a in traced.events(RUN, "agui.state.snapshot")
+        ]
+        assert [RUN] == [span.name for span in traced.spans]
 
     def test_anonymous_threads_have_none(self) -> None:
         """Many users share them."""
