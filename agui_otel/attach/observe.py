@@ -14,10 +14,9 @@ from opentelemetry.trace import TracerProvider
 
 from agui_otel.config import Settings
 from agui_otel.exporting import Handle, current_handle, handle_for
-from agui_otel.tracing.boundary import Boundary
+from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import session_in
-from agui_otel.tracing.memory import open_memory
 from agui_otel.tracing.session import Observer, Session
 
 _logger = logging.getLogger("agui_otel")
@@ -40,20 +39,15 @@ def observer(
 ) -> Observer:
     """How to observe. Where no providers are given, each stream uses those that there are when it starts.
 
-    Raises ConfigurationError where the environment, or `config`, holds a setting that is not allowed.
+    Raises ConfigurationError where the environment holds a setting that is not allowed.
     """
-    settings = config if config is not None else environment_settings()
-    memory = None
-    if not settings.disabled:
-        memory = open_memory(settings.thread_memory, ttl=settings.thread_memory_ttl, size=settings.thread_memory_size)
     return Observer(
-        settings=settings,
+        settings=config if config is not None else environment_settings(),
         tracer_provider=tracer_provider,
         meter_provider=meter_provider,
         redact=redact,
         tool_failed=tool_failed,
         decision=decision,
-        memory=memory,
     )
 
 
@@ -81,7 +75,7 @@ def start(
     except Exception as error:
         if Boundary.strict:
             raise
-        _logger.warning("agui-otel cannot observe a stream: %s", type(error).__name__)
+        tell("start", error, "such streams pass through, and are not traced.")
         return None
 
 

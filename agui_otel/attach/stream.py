@@ -75,7 +75,8 @@ def trace_events(
 
     The run's span is current while `events` is pulled, so that spans of other instrumentations land under it, and never
     while the consumer runs. The trace is finalised once, however the stream ends: exhausted, failed, closed, cancelled
-    or dropped. Tracing starts at the first pull. Nothing of the tracing is raised into the stream.
+    or dropped. Tracing starts at the first pull, and closing it closes `events`, where that can be closed. Nothing of
+    the tracing is raised into the stream.
 
     Args:
         events: an async or a sync iterable of events: objects of any `ag-ui-protocol` version, or dicts in wire form.
@@ -307,7 +308,7 @@ class TracingSubscriber:
             config, tracer_provider, meter_provider, redact=redact, tool_failed=tool_failed, decision=decision
         )
         self._about = (input, agent_name, attributes)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a callable of the host may come back here
         self._started = False
         self._session: Session | None = None
         self._outer: Session | None = None  # an observer of the same run, where there is one

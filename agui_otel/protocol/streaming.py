@@ -210,7 +210,8 @@ def tool_args(scope: Scope, event: Event, at: int) -> Agent:
     if tool is None:
         tool = reopen_tool(scope, ident, at)
     if tool is None or (not tool.is_open and tool.args_ended_at is not None):
-        tool_start(scope, event, at)
+        own: Event = {key: event[key] for key in ("toolCallId", "subagentRunId") if key in event}
+        tool_start(scope, own, at)  # an extra field was not checked
         tool = scope.tools[ident]
     if tool.is_open and tool.args_ended_at is None:
         scope.open_args[ident] = tool

@@ -10,7 +10,7 @@ import traceback
 from agui_otel.tracing.metrics import Instruments
 
 _logger = logging.getLogger("agui_otel")
-_lock = threading.Lock()
+_lock = threading.RLock()  # a collection in here may end a stream
 _told: set[tuple[str, str]] = set()
 
 MAX_TOLD = 1000
@@ -33,17 +33,23 @@ class Boundary:
         if Boundary.strict:
             raise error
         self._metrics.observer_error(where)
-        kind = (where, type(error).__name__)
-        with _lock:
-            first = kind not in _told and len(_told) < MAX_TOLD
-            if first:
-                _told.add(kind)
+        tell(
+            where,
+            error,
+            "the stream is not affected, its trace may be incomplete. "
+            "Further errors of this kind are only counted (agui.observer.errors).",
+        )
+
+
+def tell(where: str, error: Exception, consequence: str) -> None:
+    """Log that something of the observer failed, and what that means: the first of its kind in this process."""
+    kind = (where, type(error).__name__)
+    with _lock:
+        first = kind not in _told and len(_told) < MAX_TOLD
         if first:
-            with contextlib.suppress(Exception):  # a handler of the host's that raises
-                _logger.warning(
-                    "agui-otel: %s failed with %s; the stream is not affected, its trace may be incomplete. "
-                    "Further errors of this kind are only counted (agui.observer.errors).",
-                    *kind,
-                )
-                if _logger.isEnabledFor(logging.DEBUG):
-                    _logger.debug("%s", "".join(traceback.format_tb(error.__traceback__)))
+            _told.add(kind)
+    if first:
+        with contextlib.suppress(Exception):  # a handler of the host's that raises
+            _logger.warning("agui-otel: %s failed with %s; %s", *kind, consequence)
+            if _logger.isEnabledFor(logging.DEBUG):
+                _logger.debug("%s", "".join(traceback.format_tb(error.__traceback__)))

@@ -45,7 +45,7 @@ class Names:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._labels: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection in here may end a stream
 
     def label(self, name: str) -> str:
         """The label of `name`: itself, without what exporters refuse and not too long, or `other`."""

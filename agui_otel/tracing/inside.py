@@ -90,7 +90,7 @@ class OpenRuns:
     """Which sessions have an open run in which trace."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection in here may end a session
+        self._lock = threading.RLock()  # a collection in here may end a stream
         self._by_trace: dict[int, dict[int, Presence]] = {}
 
     def __len__(self) -> int:

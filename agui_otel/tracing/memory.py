@@ -98,7 +98,7 @@ class InProcessMemory:
         self._ttl = ttl
         self._size = size
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection in here may end a stream
         self._threads: OrderedDict[str, tuple[float, ThreadRecord]] = OrderedDict()
         self._interrupted: dict[str, tuple[float, ThreadRecord]] = {}
 

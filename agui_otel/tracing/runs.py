@@ -11,17 +11,21 @@ MAX_IDS = 4096
 """Run ids that are known at once."""
 MAX_THREADS = 16
 """Threads that are told apart for one run id."""
+MAX_LENGTH = 256
+"""Characters of a run id that is known, and of its thread's; a client chooses them."""
 
 
 class RecentRuns:
     """Run ids with the spans that stand for them, by thread: producers need not make ids that are unique."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection in here may end a stream
         self._runs: OrderedDict[str, OrderedDict[str | None, SpanContext]] = OrderedDict()
 
     def add(self, run_id: str, thread_id: str | None, context: SpanContext) -> None:
-        """A run has this id: the latest of a thread counts."""
+        """A run has this id: the latest of a thread counts. Ids that are too long are not kept."""
+        if len(run_id) > MAX_LENGTH or (thread_id is not None and len(thread_id) > MAX_LENGTH):
+            return
         with self._lock:
             threads = self._runs.setdefault(run_id, OrderedDict())
             self._runs.move_to_end(run_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
+import pkgutil
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
@@ -159,6 +160,41 @@ def test_sync_generators_that_other_threads_pull_and_close(watched: Watched) -> 
             list(pool.map(lambda run, stream: run(next, stream), pulled, reading))
         list(pool.map(lambda stream: contextvars.Context().run(stream.close), streams.values()))
     check_all(watched, lengths)
+
+
+@pytest.mark.parametrize(
+    "inside_a_lock",
+    [
+        "agui_otel.protocol.thread.ThreadChange.apply",
+        "agui_otel.tracing.gauges.clean",
+        "agui_otel.tracing.runs.OrderedDict",
+    ],
+)
+def test_a_stream_that_ends_inside_another_one_s_lock_waits_for_nothing(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch, inside_a_lock: str
+) -> None:
+    """The garbage collector may end a stream anywhere, also where this package holds a lock."""
+    ended: list[str] = []
+    original = pkgutil.resolve_name(inside_a_lock)
+
+    def collecting(*arguments: Any) -> Any:
+        if not ended:
+            ended.append("meanwhile")
+            list(trace_events(pending("meanwhile"), **watched.keywords))
+        return original(*arguments)
+
+    monkeypatch.setattr(inside_a_lock, collecting)
+    thread = threading.Thread(target=lambda: list(trace_events(pending("first"), **watched.keywords)), daemon=True)
+    thread.start()
+    thread.join(timeout=20)
+    assert (False, ["meanwhile"]) == (thread.is_alive(), ended)
+    assert {"first", "meanwhile"} == {values(run)["agui.run.id"] for run in watched.runs}
+
+
+def pending(name: str) -> list[Event]:
+    """A run that leaves something to thread memory, with names and ids that nobody has used before."""
+    ids = {"threadId": f"thread {name}", "runId": name}
+    return [{"type": "RUN_STARTED", **ids}, *tool_call("c", f"tool {name}"), {"type": "RUN_FINISHED", **ids}]
 
 
 @pytest.fixture

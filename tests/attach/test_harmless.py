@@ -118,7 +118,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seeds, st.sampled_from(READERS), st.integers(0, 30), st.sampled_from(CONFIGS), st.sampled_from(INPUTS))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_any_stream_of_json_comes_through(
     seed: int, reader: Read, length: int, config: Settings, given_input: Any
 ) -> None:
@@ -138,7 +138,7 @@ def test_no_event_is_changed(seed: int, config: Settings) -> None:
 
 
 @given(seeds, st.sampled_from(READERS), st.integers(0, 30), st.sampled_from(CONFIGS))
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @pytest.mark.usefixtures("harmless", "heard")
 def test_any_objects_come_through(seed: int, reader: Read, length: int, config: Settings) -> None:
     """Whatever they raise and whatever they claim to be."""

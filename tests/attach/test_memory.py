@@ -104,6 +104,18 @@ def test_ten_thousand_runs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch)
     assert growth(events, 100 * length, 9_900 * length) < SLACK
 
 
+def test_ids_are_not_kept_however_long() -> None:
+    """A client chooses its run's and its thread's."""
+
+    def runs() -> Iterator[Event]:
+        for number in range(120):
+            ids = {"runId": f"{number} " + "r" * 100_000, "threadId": f"{number} " + "t" * 100_000}
+            yield {**RUN, **ids, "parentRunId": f"{number} " + "p" * 100_000}
+            yield {**DONE, **ids}
+
+    assert growth(runs(), 40, 200) < SLACK
+
+
 ENDLESS: dict[str, Callable[[int], list[Event]]] = {
     "violations": lambda _: [{"type": "TEXT_MESSAGE_END", "messageId": "m"}],
     "malformed events": lambda number: [{"type": "TEXT_MESSAGE_START", "messageId": number}],

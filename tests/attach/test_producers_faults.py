@@ -110,3 +110,22 @@ def test_a_state_delta_that_cannot_be_applied_is_told(watched: Watched, path: st
     told = [event.name for event in watched.run.events]
     assert ["agui.state.snapshot", "agui.state.delta"] + ["agui.note"] * problem == told
     assert "success" == values(watched.run)["agui.outcome"]
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            {"type": "TOOL_CALL_ARGS", "toolCallId": "c", "delta": "{}", "toolCallName": ["x"], "parentMessageId": [1]},
+            "execute_tool [TOOL] pending",
+        ),
+        ({"type": "TOOL_CALL_CHUNK", "toolCallId": None, "delta": "{}"}, "execute_tool [TOOL] pending"),
+        ({"type": "TEXT_MESSAGE_CONTENT", "messageId": "m", "delta": "x", "role": {}}, "message assistant [CHAIN]"),
+        ({"type": "THINKING_START", "subagentRunId": {"a": 1}}, "reasoning [CHAIN]"),
+    ],
+    ids=["extra fields", "a null id", "a role that is none", "a tag that is none"],
+)
+def test_a_field_of_the_wrong_kind_spoils_no_trace(watched: Watched, event: Event, expected: str) -> None:
+    """Neither one that its event does not have, nor one that no schema checks."""
+    watched.trace([RUN, event, DONE])
+    assert ["invoke_agent [AGENT] success", f"  {expected}"] == watched.tree()

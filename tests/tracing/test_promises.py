@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from agui_otel.protocol.chunks import Expander, Refused
+from agui_otel.protocol.deltas import Deltas
 from agui_otel.protocol.events import EVENT_TYPES
 from agui_otel.protocol.rules import RULES, Judge
-from agui_otel.protocol.deltas import Deltas
 from tests.support.defects import write
 from tests.support.traced import Thread, Traced
 from tests.support.wire import given
@@ -96,15 +95,19 @@ def test_the_short_cut_for_deltas_changes_nothing(stream: list[Any], asked: Any)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Deltas, "take", _never)
         long = traced_whole(stream, asked, "exhausted")[0]
-    everything: Callable[[Traced], Any] = lambda traced: [  # noqa: E731
-        (span.name, span.start_time, span.end_time, dict(span.attributes or {}), [e.name for e in span.events])
-        for span in traced.spans
-    ]
     assert everything(long) == everything(short)
     assert sorted(map(str, long.metric("agui.events"))) == sorted(map(str, short.metric("agui.events")))
 
 
-def _never(_tracker: Tracker, _raw: Any, _at: int) -> bool:
+def everything(traced: Traced) -> list[Any]:
+    """What the spans say."""
+    return [
+        (span.name, span.start_time, span.end_time, dict(span.attributes or {}), [e.name for e in span.events])
+        for span in traced.spans
+    ]
+
+
+def _never(_deltas: Deltas, _raw: Any, _at: int) -> bool:
     return False
 
 

@@ -105,10 +105,13 @@ def test_instruments_live_with_their_provider() -> None:
 
 @pytest.fixture
 def no_global_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process in which no meter provider was set yet."""
+    """A process in which no meter provider was set yet, and nothing was asked of the one that stands for it."""
     from opentelemetry.metrics import _internal
     from opentelemetry.util._once import Once
 
+    from agui_otel.tracing import metrics
+
+    monkeypatch.setattr(metrics, "_made", weakref.WeakKeyDictionary())
     monkeypatch.setattr(_internal, "_METER_PROVIDER", None)
     monkeypatch.setattr(_internal, "_METER_PROVIDER_SET_ONCE", Once())
     monkeypatch.setattr(_internal, "_PROXY_METER_PROVIDER", _internal._ProxyMeterProvider())
