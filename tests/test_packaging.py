@@ -26,6 +26,7 @@ HEAVY = {
     "ag_ui",
     "fastapi",
     "grpc",
+    "opentelemetry.sdk",
     "httpx",
     "phoenix",
     "requests",

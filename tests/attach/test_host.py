@@ -14,7 +14,7 @@ from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, Span, S
 from agui_otel import ConfigurationError, TracingSubscriber, trace_events
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.host import MAX_ATTRIBUTES, exportable
-from agui_otel.tracing.inside import InsideProcessor
+from agui_otel.tracing.processor import InsideProcessor
 from tests.support.sources import DONE, HALF, INPUT, RUN, WHOLE, result, tool_call
 from tests.support.watched import FULL, Alarm, Watched, values
 
