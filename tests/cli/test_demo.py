@@ -43,7 +43,13 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
+        preexec_fn=_heed_ctrl_c,
     )
+
+
+def _heed_ctrl_c() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so do the programs that they start: these tests are no such job."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _until(line: str, stream: IO[str]) -> str:
