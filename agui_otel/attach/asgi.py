@@ -2,7 +2,7 @@
 
 Each request has a responder of its own. It reads the request's body ahead, where that may be a RunAgentInput, so that
 the run's span is current for all that the application does; then it stands between the application and the server, and
-looks at what passes. The middleware itself only knows which requests are open, for the server's end.
+looks at what passes. The middleware itself only knows which requests are open, for the application's end.
 """
 
 from __future__ import annotations
@@ -83,20 +83,24 @@ class TracingMiddleware:
         chosen = None if paths is None else [paths] if isinstance(paths, str) else list(paths)
         self._covers = _matcher(chosen)
         self._context = current_context()
-        self._open: set[Exchange] = set()
+        self._open: dict[Exchange, object] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        await self.serve(self.app, scope, receive, send)
+
+    async def serve(self, app: Application, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection with `app`."""
         if scope["type"] == "lifespan" and not self._how.settings.disabled:
-            await self.app(scope, receive, self._flushing(send))
+            await app(scope, receive, self._flushing(scope.get("app"), send))
             return
         if scope["type"] != "http" or self._how.settings.disabled or not self._covers(scope.get("path", "")):
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         outer = scope.get(_KEY)
         if isinstance(outer, Exchange):
             outer.adopt(self._agent_name, self._attributes)
-            await self.app(scope, receive, send)
+            await app(scope, receive, send)
             return
         get, attach, detach = self._context
         headers = scope.get("headers", ())
@@ -107,22 +111,22 @@ class TracingMiddleware:
             if body is not None:
                 exchange.ask(body)
         scope[_KEY] = exchange
-        self._open.add(exchange)
+        self._open[exchange] = scope.get("app")
         token = attach(exchange.surround())
         try:
-            await self.app(scope, responder.receive, responder.send)
+            await app(scope, responder.receive, responder.send)
         except BaseException as error:
             responder.end(reason_of(error), error)
             raise
         else:
             responder.end("exhausted")
         finally:
-            self._open.discard(exchange)
+            self._open.pop(exchange, None)
             scope.pop(_KEY, None)
             _leave(detach, token)
 
-    def _flushing(self, send: Send) -> Send:
-        """`send` for a server's lifespan: at its end open runs end, and all is exported, before the server is told.
+    def _flushing(self, served: object, send: Send) -> Send:
+        """`send` for an application's lifespan: at its end its open runs end, and all is exported, before that is told.
 
         Servers give cancelled requests no time, and end themselves by the signal that stopped them: then nothing runs
         at the interpreter's exit.
@@ -130,8 +134,9 @@ class TracingMiddleware:
 
         async def flush_then_send(message: Message) -> None:
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
-                for exchange in list(self._open):
-                    exchange.end("cancelled")
+                for exchange, owner in list(self._open.items()):
+                    if owner is served:
+                        exchange.end("cancelled")
                 flush(self._how, FLUSH_SECONDS)
             await send(message)
 

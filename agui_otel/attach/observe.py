@@ -136,7 +136,7 @@ def _resolved(how: Observer) -> Observer:
     """`how` with the providers of `setup`, where it has none of its own; a session takes the global ones else."""
     handle = handle_of(how)
     if handle is None or not handle.exports_to_phoenix:
-        _say_that_content_is_left_out(how.settings)
+        say_what_is_left_out(how.settings)
     if handle is None:
         return how
     return replace(
@@ -147,7 +147,8 @@ def _resolved(how: Observer) -> Observer:
     )
 
 
-def _say_that_content_is_left_out(settings: Settings) -> None:
+def say_what_is_left_out(settings: Settings) -> None:
+    """Log, once a process, that no content is exported, where nobody has decided that."""
     if settings.capture == "auto" and settings.genai_capture is None:
         _say_once()
 

@@ -26,7 +26,7 @@ from agui_otel.tracing.boundary import Boundary
 from scripts.doc_outputs import ROOT, environment
 from tests.attach.test_asgi import application, call, serving
 from tests.support.receivers import http_receiver
-from tests.support.servers import ask, asking, eventually, forever, served, sse, streaming
+from tests.support.servers import ask, asking, eventually, forever, free_port, listens, served, sse, streaming
 from tests.support.sources import DONE, FAILED, HALF, INPUT, RUN, WHOLE
 from tests.support.watched import Alarm, Watched, exceptions, parent_id, span_id, values
 
@@ -399,13 +399,6 @@ def endless() -> Any:
     return app
 
 
-def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def test_a_worker_that_is_stopped_exports_its_open_runs() -> None:
     """SIGTERM: the server cancels what is open, which ends as cancelled and is exported."""
     port = free_port()
@@ -413,7 +406,7 @@ def test_a_worker_that_is_stopped_exports_its_open_runs() -> None:
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": received.url, "OTEL_TRACES_EXPORTER": "otlp"}
         arguments = ("-m", "uvicorn", "--factory", ENDLESS, "--port", str(port), "--timeout-graceful-shutdown", "1")
         with command(*arguments, variables=variables) as process:
-            eventually(lambda: _listens(port), 30)
+            eventually(lambda: listens(port), 30)
             with asking(port) as response:
                 assert response.read(10)
                 os.kill(process.pid, signal.SIGTERM)
@@ -427,8 +420,3 @@ def test_a_worker_that_is_stopped_exports_its_open_runs() -> None:
     }
     assert "cancelled" == spans["invoke_agent endless"]["agui.outcome"]
     assert "aborted" == spans["execute_tool search"]["agui.outcome"]
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
