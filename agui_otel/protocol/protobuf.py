@@ -102,10 +102,7 @@ class ProtobufDecoder:
 
 
 def decode(frame: bytes) -> dict[str, Any] | Unreadable | None:
-    """The event in a frame (without its length); None for one of a type from a later AG-UI. Never raises.
-
-    JSON values may be nested as deeply as protobuf allows: 32 objects or 49 arrays.
-    """
+    """The event in a frame (without its length); None for one of a type from a later AG-UI. Never raises."""
     event_type, error_type, plain = _protobuf()
     try:
         envelope = event_type.FromString(frame)
@@ -119,7 +116,7 @@ def decode(frame: bytes) -> dict[str, Any] | Unreadable | None:
             return Unreadable("not an event: several in one frame")
         if known:
             return plain(envelope)  # type: ignore[no-any-return]
-    except (error_type, UnicodeDecodeError, RecursionError) as error:  # the last two where protobuf is pure Python
+    except (error_type, UnicodeDecodeError, RecursionError) as error:
         return Unreadable(_reason(error))
     later = any(wire == _BYTES and _fields(content) is not None for _, wire, content in fields)
     return None if later else Unreadable("not an event: nothing in the frame")

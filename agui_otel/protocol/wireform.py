@@ -160,12 +160,12 @@ def _object(message: Any) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """A google.protobuf.Value as the JSON value that it is; absent where it is of no kind."""
+    """A Value as the JSON value that it is; absent where it is of no kind."""
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
-        return _struct(value.struct_value)
+        return _struct(_nested()[0](value.struct_value))
     if kind == "list_value":
-        items = map(_value, value.list_value.values)
+        items = map(_value, _nested()[1](value.list_value).values)
         return [None if item is _ABSENT else item for item in items]
     if kind == "number_value":
         return _number(value.number_value)
@@ -176,11 +176,19 @@ def _value(value: Any) -> Any:
 
 def _struct(struct: Any) -> dict[str, Any]:
     found = {}
-    for key, field in struct.fields.items():
-        value = _value(field)
+    for entry in struct.fields:
+        value = _value(entry.value)
         if value is not _ABSENT:
-            found[key] = value
+            found[entry.key] = value
     return found
+
+
+@cache
+def _nested() -> tuple[Callable[[bytes], Any], Callable[[bytes], Any]]:
+    """What reads an object and an array that stand in a value."""
+    from agui_otel.protocol.agui_pb2 import ListValue, Struct  # type: ignore[attr-defined]
+
+    return Struct.FromString, ListValue.FromString
 
 
 def _number(number: float) -> int | float | None:
@@ -266,8 +274,8 @@ _FINISH = {
     "TOOL_CALL_RESULT": _put_content_together,
 }
 _SPECIAL: dict[str, Convert] = {
-    "google.protobuf.Value": _value,
-    "google.protobuf.Struct": _struct,
+    "agui_otel.wire.Value": _value,
+    "agui_otel.wire.Struct": _struct,
     "agui_otel.wire.Message": _message,
     "agui_otel.wire.InputContent": _part,
     "agui_otel.wire.InputContentSource": _source,

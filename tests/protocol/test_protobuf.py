@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tracemalloc
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,26 @@ def message(arm: str, fields: Any, *, base: Any = None) -> bytes:
     inner = {"baseEvent": {"type": arm.upper(), **(base or {})}, **fields}
     envelope = agui_pb2.Event()  # type: ignore[attr-defined]
     return bytes(json_format.ParseDict({arm: inner}, envelope).SerializeToString())
+
+
+def value(plain: Any) -> Any:
+    """A JSON value as a Value, written as protobuf's own JSON."""
+    match plain:
+        case None:
+            return {"nullValue": "NULL_VALUE"}
+        case float():
+            return {"numberValue": str(plain).replace("inf", "Infinity").replace("nan", "NaN")}
+        case list():
+            return {"listValue": packed(agui_pb2.ListValue(), {"values": [value(item) for item in plain]})}  # type: ignore[attr-defined]
+        case dict():
+            entries = [{"key": key, "value": value(item)} for key, item in plain.items()]
+            return {"structValue": packed(agui_pb2.Struct(), {"fields": entries})}  # type: ignore[attr-defined]
+    raise ValueError(plain)
+
+
+def packed(empty: Any, fields: Any) -> str:
+    """A message, written as protobuf's own JSON writes bytes."""
+    return b64encode(json_format.ParseDict(fields, empty).SerializeToString()).decode()
 
 
 def framed(*frames: bytes) -> bytes:
@@ -183,7 +204,7 @@ def test_types_of_a_later_version_are_passed_over() -> None:
         ("text_message_chunk", {}, {}),
         ("text_message_chunk", {"delta": ""}, {"delta": ""}),
         ("custom", {}, {"name": ""}),
-        ("custom", {"name": "n", "value": None}, {"name": "n", "value": None}),
+        ("custom", {"name": "n", "value": value(None)}, {"name": "n", "value": None}),
         ("state_delta", {}, {"delta": []}),
         ("activity_snapshot", {"content": {}, "replace": False}, {"content": {}, "replace": False}),
         ("messages_snapshot", {}, {"messages": []}),
@@ -250,7 +271,7 @@ def test_patch_operations() -> None:
 )
 def test_numbers(number: float, expected: float) -> None:
     """A whole number is an integer where JavaScript writes it as one."""
-    event = decode(message("custom", {"value": [number]}))
+    event = decode(message("custom", {"value": value([number])}))
     assert isinstance(event, dict)
     assert (expected, type(expected)) == (event["value"][0], type(event["value"][0]))
 
@@ -258,36 +279,60 @@ def test_numbers(number: float, expected: float) -> None:
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_json_has_not(number: float) -> None:
     """What is no number in JSON is null, as JavaScript writes it."""
-    envelope = agui_pb2.Event()  # type: ignore[attr-defined]
-    envelope.ParseFromString(message("custom", {}))
-    envelope.custom.value.list_value.values.add(number_value=number)
-    envelope.custom.value.list_value.values.add()
-    event = decode(envelope.SerializeToString())
+    items = packed(agui_pb2.ListValue(), {"values": [value(number), {}]})  # type: ignore[attr-defined]
+    event = decode(message("custom", {"value": {"listValue": items}}))
     assert isinstance(event, dict)
     assert [None, None] == event["value"]
 
 
-@pytest.mark.parametrize(("at", "value"), [(-5, -5), (0, 0), (1, 1), (2**60, 2**60)])
+@pytest.mark.parametrize("at", [-5, 0, 1, 2**60])
 @pytest.mark.parametrize("arm", ["text_message_start", "text_message_end"])
-def test_base(arm: str, at: int, value: int) -> None:
+def test_base(arm: str, at: int) -> None:
     """What every event may have is the event's own, down to a timestamp of one byte."""
-    event = decode(message(arm, {"messageId": "m"}, base={"timestamp": at, "metadata": {}, "rawEvent": None}))
-    assert {"type": arm.upper(), "messageId": "m", "timestamp": value, "metadata": {}, "rawEvent": None} == event
-    assert {"type": arm.upper(), "messageId": "m", "timestamp": value} == decode(
+    event = decode(message(arm, {"messageId": "m"}, base={"timestamp": at, "metadata": {}, "rawEvent": value(None)}))
+    assert {"type": arm.upper(), "messageId": "m", "timestamp": at, "metadata": {}, "rawEvent": None} == event
+    assert {"type": arm.upper(), "messageId": "m", "timestamp": at} == decode(
         message(arm, {"messageId": "m"}, base={"timestamp": at})
     )
 
 
 def test_nesting() -> None:
-    """JSON nested as deep as protobuf allows is read; what is deeper is unreadable."""
+    """JSON nested far beyond protobuf's own limit is read; what is nested out of all reason is unreadable."""
 
-    def value(depth: int) -> Any:
-        return {"k": value(depth - 1)} if depth else None
+    def nested(depth: int) -> Any:
+        plain: Any = None
+        for level in range(depth):
+            plain = {"k": plain} if level % 2 else [plain]
+        return plain
 
-    event = decode(message("state_snapshot", {"snapshot": value(32)}))
+    event = decode(message("state_snapshot", {"snapshot": value(nested(200))}))
     assert isinstance(event, dict)
-    assert value(32) == event["snapshot"]
-    assert Unreadable("nested too deeply") == decode(message("state_snapshot", {"snapshot": value(33)}))
+    assert nested(200) == event["snapshot"]
+    struct = b""
+    for _ in range(3_000):
+        struct = agui_pb2.Struct.Entry(key="k", value={"struct_value": struct}).SerializeToString()  # type: ignore[attr-defined]
+        struct = b"\x0a" + varint(len(struct)) + struct
+    frame = agui_pb2.Event(state_snapshot={"base_event": {"type": 6}, "snapshot": {"struct_value": struct}})  # type: ignore[attr-defined]
+    assert Unreadable("nested too deeply") == decode(frame.SerializeToString())
+
+
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
+    low, high = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(high) if high else bytes([low])
+
+
+def test_order() -> None:
+    """An object's entries keep their order; of two with one key the last counts, and one without a value does not."""
+    names = [f"{number}" for number in range(50, 0, -1)]
+    event = decode(message("custom", {"value": value(dict.fromkeys(names))}))
+    assert isinstance(event, dict)
+    assert names == list(event["value"])
+    entries = [{"key": "a", "value": value(1.0)}, {"key": "b"}, {"key": "a", "value": value(2.0)}]
+    struct = packed(agui_pb2.Struct(), {"fields": entries})  # type: ignore[attr-defined]
+    event = decode(message("custom", {"value": {"structValue": struct}}))
+    assert isinstance(event, dict)
+    assert {"a": 2} == event["value"]
 
 
 @given(st.binary(max_size=200))
@@ -345,7 +390,7 @@ def test_the_module_is_made_of_the_schema() -> None:
     scopes: list[str] = []
     for line in SCHEMA.read_text(encoding="utf-8").splitlines():
         if opened := re.match(r"\s*(message|enum|oneof) (\w+) \{", line):
-            scopes.append(opened[2] if opened[1] != "oneof" else "")
+            scopes.append("" if opened[1] == "oneof" else opened[2])
         elif field := re.match(r"\s*(?:(optional|repeated) )?(?:([\w.]+) )?(\w+) = (\d+);", line):
             scope = ".".join(filter(None, scopes))
             declared.add((scope, field[3], int(field[4]), (field[2] or "").rpartition(".")[2], field[1]))
@@ -372,12 +417,19 @@ def type_of(field: descriptor.FieldDescriptor) -> str:
     other = field.message_type or field.enum_type
     if other is not None:
         return str(other.name)
-    return {field.TYPE_STRING: "string", field.TYPE_INT64: "int64", field.TYPE_BOOL: "bool"}[field.type]
+    names = {
+        field.TYPE_STRING: "string",
+        field.TYPE_INT64: "int64",
+        field.TYPE_BOOL: "bool",
+        field.TYPE_DOUBLE: "double",
+        field.TYPE_BYTES: "bytes",
+    }
+    return names[field.type]
 
 
 def label_of(field: descriptor.FieldDescriptor) -> str | None:
     """What stands before a field's type in the schema."""
     if field.is_repeated:
         return "repeated"
-    scalar = field.message_type is None
-    return "optional" if scalar and field.has_presence else None
+    oneof = field.containing_oneof  # a field that is declared optional is alone in one
+    return "optional" if oneof is not None and len(oneof.fields) == 1 else None
