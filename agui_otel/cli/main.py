@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from agui_otel.cli import blame, check, demo, replay, tree
+from agui_otel.cli import blame, check, demo, doctor, replay, tree
 from agui_otel.errors import AguiOtelError
 
-_COMMANDS = (demo, replay, tree, check, blame)
+_COMMANDS = (demo, replay, tree, check, blame, doctor)
 
 _ABOUT = """\
 See AG-UI agent runs as span trees: subagents, tool calls, state, interrupts.
@@ -26,7 +26,8 @@ NAME.jsonl, NAME.sse or NAME.bin are looked for:
 """
 
 _ENDS = """\
-exit status: 0 fine; 1 violations (check); 2 wrong input, usage or a server that does not answer.
+exit status: 0 fine; 1 violations (check) or something to fix (doctor); 2 wrong input, usage or a
+server that does not answer.
 Options that hold for every command are environment variables: AGUI_OTEL_STEPS=spans, for instance.
 """
 

@@ -19,7 +19,7 @@ _PIECES = 8
 
 class _Handler(BaseHTTPRequestHandler):
     """POST /NAME.sse streams that recording, gzipped for whoever accepts it; /refused answers 500, /moved/… leads to
-    the rest of its path, and GET is a page.
+    the rest of its path, anything else is not found, and GET is a page.
     """
 
     protocol_version = "HTTP/1.1"
@@ -37,8 +37,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("location", f"/{path.name}")
             self.send_header("content-length", "0")
             self.end_headers()
-        else:
+        elif path.suffix in TYPES:
             self._stream(path.name)
+        else:
+            self._answer(404, "text/plain", b"not found")
 
     def _stream(self, name: str) -> None:
         data = (recordings.STREAMS / name).read_bytes()
