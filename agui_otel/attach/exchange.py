@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from opentelemetry.context import Context
-from opentelemetry.propagate import extract
 from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import get_current_span
 
@@ -221,6 +220,8 @@ class Exchange:
         if get_current_span(self._context).get_span_context().is_valid:
             return self._context
         try:
+            from opentelemetry.propagate import extract  # reads the environment, and raises where that is wrong
+
             return extract(self._headers, self._context, _GETTER)
         except Exception as error:  # noqa: BLE001 - a propagator of the host's
             swallow(self._how, "propagator", error)
