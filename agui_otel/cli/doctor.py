@@ -12,6 +12,7 @@ from typing import Any
 from opentelemetry import trace as trace_api
 
 from agui_otel.cli.probes import Problem, connect, probe
+from agui_otel.cli.questions import ask
 from agui_otel.cli.refusals import Refusals
 from agui_otel.config import Settings, variable
 from agui_otel.errors import ConfigurationError
@@ -32,6 +33,9 @@ to mend it, and exits with status 1.
 Run it as the server is run, with the same variables; under opentelemetry-instrument, if the server is. With
 --app the server's module is imported first, so that its own set-up is seen. Of the test span's way to
 Phoenix the end is seen, too; another receiver can only be asked whether it took it.
+
+With --agent a running agent is asked something first, which may cost what its model costs: does it answer
+with AG-UI, are its subagents named, and will a session show the turn.
 """
 
 _SEND_SECONDS = 20.0
@@ -51,6 +55,8 @@ def register(commands: Any) -> None:
     where.add_argument("--endpoint", metavar="URL", help="examine this OTLP receiver")
     parser.add_argument("--project", metavar="NAME", help="Phoenix project (default: PHOENIX_PROJECT_NAME)")
     parser.add_argument("--app", metavar="MODULE", help="import this module first, as server or server:app")
+    parser.add_argument("--agent", metavar="URL", help="post a run to this agent, and examine its stream")
+    parser.add_argument("--message", metavar="TEXT", default="Hello", help="what it is asked (default: Hello)")
     parser.set_defaults(run=run)
 
 
@@ -58,18 +64,26 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine. Exit status 1 where something is wrong, else 0."""
     try:
         for finding in _examine(arguments):
-            print(f"ok     {finding}", flush=True)
+            print(printable(f"ok     {finding}"), flush=True)
+    except ConfigurationError as error:
+        return _say(Problem("the configuration cannot be used", str(error)))
     except Problem as problem:
-        for word, text in (("wrong", problem.found), ("fix  ", problem.fix)):
-            print(printable(f"{word}  {' '.join(text.split())}"))
-        return 1
+        return _say(problem)
     return 0
 
 
+def _say(problem: Problem) -> int:
+    for word, text in (("wrong", problem.found), ("fix  ", problem.fix)):
+        print(printable(f"{word}  {' '.join(text.split())}"))
+    return 1
+
+
 def _examine(arguments: argparse.Namespace) -> Iterator[str]:
-    """What is right, in order. Raises `Problem` at the first thing that is not."""
+    """What is right, in order. Raises `Problem` or `ConfigurationError` at the first thing that is not."""
     if arguments.app is not None:
         yield _imported(arguments.app)
+    if arguments.agent is not None:
+        yield from ask(arguments.agent, arguments.message)
     where = {"phoenix": arguments.phoenix, "endpoint": arguments.endpoint, "project": arguments.project}
     plan = _plan(where)
     assert plan.traces is not None
@@ -95,13 +109,10 @@ def _imported(name: str) -> str:
 
 
 def _plan(where: dict[str, Any]) -> Plan:
-    try:
-        if Settings().disabled:
-            name = next((n for n in ("AGUI_OTEL_DISABLED", "OTEL_SDK_DISABLED") if variable(n, os.environ)), "disabled")
-            raise Problem("tracing is switched off", f"unset {name}")
-        plan = resolve(os.environ, **where)
-    except ConfigurationError as error:
-        raise Problem("the configuration cannot be used", str(error)) from None
+    if Settings().disabled:
+        name = next((n for n in ("AGUI_OTEL_DISABLED", "OTEL_SDK_DISABLED") if variable(n, os.environ)), "disabled")
+        raise Problem("tracing is switched off", f"unset {name}")
+    plan = resolve(os.environ, **where)
     if plan.traces is None:
         raise Problem("traces are not exported", "unset OTEL_TRACES_EXPORTER, or set it to otlp")
     return plan

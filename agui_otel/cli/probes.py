@@ -15,7 +15,8 @@ from agui_otel.config import variable
 from agui_otel.exporting.destination import GRPC_PORT, Destination
 
 _SECONDS = 5.0
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+LOCAL = ("localhost", "127.0.0.1", "::1")
+"""Hosts that no proxy of the environment leads to."""
 _HTTP_PORT = 4318
 
 
@@ -47,7 +48,7 @@ def connect(destination: Destination) -> str:
     to = address(destination)
     host, port = to.hostname or "localhost", _port(to)
     place = f"{host}:{port}"
-    if destination.protocol != "grpc" and host not in _LOCAL and to.scheme in getproxies() and not proxy_bypass(host):
+    if destination.protocol != "grpc" and host not in LOCAL and to.scheme in getproxies() and not proxy_bypass(host):
         return f"{place} is reached through the proxy {getproxies()[to.scheme]}"
     try:
         socket.create_connection((host, port), _SECONDS).close()
@@ -70,7 +71,7 @@ def probe(destination: Destination) -> str:
 
 def _probe_http(destination: Destination) -> str:
     url = address(destination).geturl()
-    local = urlsplit(url).hostname in _LOCAL
+    local = urlsplit(url).hostname in LOCAL
     opener = build_opener(ProxyHandler({})) if local else build_opener()
     headers = {**destination.headers, "content-type": "application/x-protobuf"}
     try:

@@ -272,6 +272,82 @@ def test_an_application_that_cannot_be_imported(command: Command) -> None:
     assert expected == verdict(command("doctor", "--app", "no_such_server:app"))
 
 
+SWITCH = 'With ag-ui-langgraph, subagents are named with subagent_visibility="attributed".'
+TURN = "a session will show the turn: the question and the answer"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[str]:
+    """The URL of a server that streams recordings."""
+    with recorded_server.agent() as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "attribution"),
+    [
+        ("single.sse", "success", "its stream is attributed: 1 of its subagents seen (researcher)"),
+        ("approve_1.bin", "interrupt", "its stream is attributed: 2 of its subagents seen (mailer, researcher)"),
+        (
+            "inline_nested.jsonl",
+            "success",
+            f"no event names a subagent: it has none, called none, or does not name them. {SWITCH}",
+        ),
+    ],
+)
+def test_an_agent(command: Command, agent: str, name: str, outcome: str, attribution: str) -> None:
+    """A running agent is asked: does it answer, are its subagents named, will a session show the turn."""
+    with http_receiver() as received:
+        ran = command("doctor", "--agent", f"{agent}/{name}", "--endpoint", received.url)
+    assert (0, "") == (ran.status, ran.err)
+    expected = [f"{agent}/{name} answers with AG-UI, the run's outcome is {outcome}", attribution, TURN]
+    assert [f"ok     {line}" for line in expected] == ran.out.splitlines()[:3]
+
+
+def test_a_turn_that_will_not_show(command: Command, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without texts, or without a session, the turn is not seen, and it says what is missing."""
+    monkeypatch.setenv("AGUI_OTEL_CAPTURE", "metadata")
+    with http_receiver() as received:
+        ran = command("doctor", "--agent", f"{agent}/single.sse", "--endpoint", received.url)
+    assert 0 == ran.status
+    assert "the run's span has no input.value, output.value: " in ran.out.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("error_tool.sse", "answers with AG-UI, but the run's outcome is error: search backend exploded for 'boom'"),
+        ("disconnect.sse", "answers with AG-UI, but the run's outcome is unfinished"),
+        ("refused", "answers 500"),
+        ("nowhere", "answers 404"),
+    ],
+)
+def test_an_agent_in_trouble(command: Command, agent: str, path: str, found: str) -> None:
+    """An agent whose run fails, or that does not answer one, is what is wrong."""
+    assert f"wrong  {agent}/{path} {found}" == verdict(command("doctor", "--agent", f"{agent}/{path}"))[0]
+
+
+def test_no_agent(command: Command) -> None:
+    """What is no agent at all is told apart."""
+    ran = command("doctor", "--agent", "http://127.0.0.1:1/run")
+    assert verdict(ran)[0].startswith("wrong  http://127.0.0.1:1/run does not answer: ")
+    assert verdict(command("doctor", "--agent", "run"))[0].startswith("wrong  run is no address: ")
+    with saying(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello") as url:
+        assert wrong(
+            f"the answer of {url} cannot be read: not AG-UI: neither JSON lines, nor server-sent events, nor a JSON "
+            "array of events",
+            "give the address of an AG-UI agent",
+        ) == verdict(command("doctor", "--agent", url))
+
+
+def test_a_wrong_setting(command: Command, agent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting that cannot be used is a finding like any other."""
+    monkeypatch.setenv("AGUI_OTEL_STEPS", "nonsense")
+    found, fix = verdict(command("doctor", "--agent", f"{agent}/single.sse"))
+    assert "wrong  the configuration cannot be used" == found
+    assert "AGUI_OTEL_STEPS" in fix
+
+
 @pytest.mark.slow
 def test_phoenix(command: Command, tmp_path: Path) -> None:
     """A Phoenix is reached over HTTP and gRPC, and the test span is found in the project that is meant."""
