@@ -1,5 +1,6 @@
 """Traces of AG-UI agent runs: a stream of events becomes OpenTelemetry spans that follow the stream's own ids."""
 
+from agui_otel.attach.asgi import TracingMiddleware
 from agui_otel.attach.stream import TracingSubscriber, trace_events
 from agui_otel.config import Settings
 from agui_otel.errors import AguiOtelError, ConfigurationError, InputError
@@ -11,6 +12,7 @@ __all__ = [
     "Handle",
     "InputError",
     "Settings",
+    "TracingMiddleware",
     "TracingSubscriber",
     "setup",
     "trace_events",

@@ -124,6 +124,7 @@ STANDARD = [
     ("OTEL_SERVICE_NAME", "`unknown_service`", "The resource's `service.name`."),
     ("OTEL_RESOURCE_ATTRIBUTES", "", "Further resource attributes, as `name=value,name=value`."),
     ("OTEL_TRACES_SAMPLER", "`parentbased_always_on`", "And `OTEL_TRACES_SAMPLER_ARG`."),
+    ("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "", "What `opentelemetry-instrument` leaves out; ours is `agui`."),
     ("OTEL_BSP_SCHEDULE_DELAY", "`1000`", "Milliseconds that an ended span waits for others."),
     ("OTEL_BSP_MAX_QUEUE_SIZE", "`2048`", "Spans that wait at most."),
     ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "`512`", "Spans of one request at most."),

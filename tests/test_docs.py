@@ -20,7 +20,7 @@ FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 VARIABLE = re.compile(r"\b(?:AGUI_OTEL|OPENINFERENCE|OTEL|PHOENIX)_[A-Z_]*[A-Z]\b")
-OURS = {"AGUI_OTEL_ORACLE_STREAMS", "AGUI_OTEL_REQUIRE_SERVICES"}
+OURS = {"TESTS_ORACLE_STREAMS", "TESTS_REQUIRE_SERVICES"}
 """Variables of this project's tests."""
 
 

@@ -8,18 +8,61 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, create_key, detach, get_current, get_value, set_value
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import TracerProvider
+from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from agui_otel.config import Settings
 from agui_otel.exporting import Handle, current_handle, handle_for
 from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
-from agui_otel.tracing.inside import session_in
+from agui_otel.tracing.inside import Presence, session_in
+from agui_otel.tracing.metrics import instruments
 from agui_otel.tracing.session import Observer, Session
 
 _logger = logging.getLogger("agui_otel")
+_INNER = create_key("agui-otel-inner")
+
+
+class Inner:
+    """The sessions that started inside a request, for a way in that sees the request's stream later than they do."""
+
+    __slots__ = ("_presences",)
+
+    def __init__(self) -> None:
+        self._presences: list[Presence] = []
+
+    def add(self, session: Session) -> None:
+        """`session` started inside."""
+        self._presences.append(session.presence)
+
+    def follows(self, event: Mapping[str, Any]) -> bool:
+        """Whether one of them follows the stream whose first event this is, or did: they have seen it before.
+
+        RUN_STARTED says which run it is. With any other first event, what was traced inside is taken to be this.
+        """
+        if event.get("type") != "RUN_STARTED":
+            return bool(self._presences)
+        ident = event.get("runId")
+        return isinstance(ident, str) and any(presence.began(ident) for presence in self._presences)
+
+
+def with_inner(context: Context, inner: Inner) -> Context:
+    """`context`, in which sessions that start make themselves known to `inner`."""
+    return set_value(_INNER, inner, context)
+
+
+def current_context() -> tuple[Callable[[], Context], Callable[[Context], Any], Callable[[Any], None]]:
+    """How to get, set and reset the current context: of the variable that holds it, which costs half the API's way.
+
+    Resetting raises ValueError in another context than the one that was set.
+    """
+    token: Any = attach(get_current())
+    variable = getattr(token, "var", None)
+    detach(token)
+    if variable is None:  # a context runtime of the host's own
+        return get_current, attach, detach
+    return variable.get, variable.set, variable.reset
 
 
 @lru_cache(maxsize=1)
@@ -71,7 +114,11 @@ def start(
         if outer is not None and outer.serves(given):
             outer.adopt(agent_name, attributes, given)
             return None
-        return Session(_resolved(how), context, given=given, agent_name=agent_name, attributes=attributes)
+        session = Session(_resolved(how), context, given=given, agent_name=agent_name, attributes=attributes)
+        inner = get_value(_INNER, context)
+        if isinstance(inner, Inner):
+            inner.add(session)
+        return session
     except Exception as error:
         if Boundary.strict:
             raise
@@ -83,7 +130,7 @@ def _resolved(how: Observer) -> Observer:
     """`how` with the providers of `setup`, where it has none of its own; a session takes the global ones else."""
     handle = handle_of(how)
     if handle is None or not handle.exports_to_phoenix:
-        _say_that_content_is_left_out(how.settings)
+        say_what_is_left_out(how.settings)
     if handle is None:
         return how
     return replace(
@@ -94,7 +141,8 @@ def _resolved(how: Observer) -> Observer:
     )
 
 
-def _say_that_content_is_left_out(settings: Settings) -> None:
+def say_what_is_left_out(settings: Settings) -> None:
+    """Log, once a process, that no content is exported, where nobody has decided that."""
     if settings.capture == "auto" and settings.genai_capture is None:
         _say_once()
 
@@ -105,3 +153,26 @@ def _say_once() -> None:
         "agui-otel exports names, ids, counts and times, and no content (texts, arguments, results); "
         "AGUI_OTEL_CAPTURE=full adds it, AGUI_OTEL_CAPTURE=metadata silences this line"
     )
+
+
+def swallow(how: Observer, where: str, error: Exception) -> None:
+    """Count and log an error that a way in made outside any session."""
+    settings = how.settings
+    Boundary(instruments(how.meter_provider, max_names=settings.max_names, enabled=settings.metrics)).swallow(
+        where, error
+    )
+
+
+def flush(how: Observer, seconds: float) -> None:
+    """Export what has ended, with whatever provider `how` uses; returns when that is done, or took too long."""
+    try:
+        handle = handle_of(how)
+        if handle is not None:
+            handle.force_flush(seconds)
+            return
+        provider = how.tracer_provider if how.tracer_provider is not None else get_tracer_provider()
+        force = getattr(provider, "force_flush", None)
+        if callable(force):
+            force(round(seconds * 1000))
+    except Exception as error:  # noqa: BLE001 - a host's provider
+        swallow(how, "flush", error)

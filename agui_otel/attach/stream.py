@@ -16,11 +16,11 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.context import Context, get_current
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanContext, TracerProvider
 
-from agui_otel.attach.observe import handle_of, observer, start
+from agui_otel.attach.observe import current_context, handle_of, observer, start
 from agui_otel.config import Settings
 from agui_otel.tracing.ending import reason_of, reason_to_leave
 from agui_otel.tracing.host import Attributes
@@ -141,7 +141,7 @@ class _Surroundings:
         self._runs = -1
         self._given = Context()
         self._left: Context | None = None
-        self._get, self._set, self._reset = _current_context()
+        self._get, self._set, self._reset = current_context()
 
     def enter(self) -> Any:
         if self._left is not None:
@@ -159,16 +159,6 @@ class _Surroundings:
         except ValueError:
             return  # a pull that its task never ended, closed elsewhere: nothing was attached here
         self._left = None if left is self._given else left
-
-
-def _current_context() -> tuple[Callable[[], Context], Callable[[Context], Any], Callable[[Any], None]]:
-    """How to get, set and reset the current context: of the variable that holds it, which costs half the API's way."""
-    token: Any = attach(get_current())
-    variable = getattr(token, "var", None)
-    detach(token)
-    if variable is None:  # a context runtime of the host's own
-        return get_current, attach, detach
-    return variable.get, variable.set, variable.reset
 
 
 async def _trace_async(

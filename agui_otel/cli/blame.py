@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agui_otel.cli.recordings import Recording, open_recordings
+from agui_otel.cli.recordings import Recording, open_recording
 from agui_otel.config import Settings
 from agui_otel.errors import InputError
 from agui_otel.protocol.events import Malformed, read
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"agui-otel: {pointer}: {error}", file=sys.stderr)
         return 2
-    (recording,) = open_recordings([arguments.file])
+    recording = open_recording(arguments.file)
     history = History(recording)
     status = 0
     try:

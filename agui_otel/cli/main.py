@@ -9,22 +9,25 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from agui_otel.cli import blame, check, demo, replay, tree
+from agui_otel.cli import blame, check, demo, doctor, replay, tree
 from agui_otel.errors import AguiOtelError
 
-_COMMANDS = (demo, replay, tree, check, blame)
+_COMMANDS = (demo, replay, tree, check, blame, doctor)
 
 _ABOUT = """\
 See AG-UI agent runs as span trees: subagents, tool calls, state, interrupts.
 
-Recordings (FILE) are JSON lines, server-sent events or one JSON array of events; the content
-says which, and - is standard input. Beside NAME.jsonl or NAME.sse are looked for:
+Recordings (FILE) are JSON lines, server-sent events, one JSON array of events or binary frames
+(protobuf), with an HTTP head (curl -i) or without, or HAR files that a browser saved. The content
+says which, and - is standard input. FILE#2 is the second AG-UI response in a HAR file. Beside
+NAME.jsonl, NAME.sse or NAME.bin are looked for:
   NAME.input.json  the RunAgentInput that was posted
   NAME.times       when each event was received, a line each, in ms since the request
 """
 
 _ENDS = """\
-exit status: 0 fine; 1 violations (check); 2 wrong input, usage or a server that does not answer.
+exit status: 0 fine; 1 violations (check) or something to fix (doctor); 2 wrong input, usage or a
+server that does not answer.
 Options that hold for every command are environment variables: AGUI_OTEL_STEPS=spans, for instance.
 """
 

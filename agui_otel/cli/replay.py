@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
 from agui_otel.cli.recordings import Recording, open_recordings
+from agui_otel.cli.refusals import Refusals
 from agui_otel.cli.tracing import report, trace_recordings
 from agui_otel.config import Settings
 from agui_otel.errors import AguiOtelError
@@ -82,7 +82,7 @@ def _send(recordings: Sequence[Recording], arguments: argparse.Namespace) -> int
         project=arguments.project,
         set_global=False,
     )
-    refusals = _Refusals()
+    refusals = Refusals()
     with handle, refusals:
         if handle.phoenix_url is not None:
             PhoenixClient(handle.phoenix_url, api_key=os.environ.get("PHOENIX_API_KEY")).ping()
@@ -150,23 +150,3 @@ class _Ended(SpanProcessor):
         """Return (name, trace id) of the roots since the last call."""
         roots, self._roots = self._roots, []
         return roots
-
-
-class _Refusals(logging.Handler):
-    """Takes note of what the exporters say of spans that were not taken: they raise nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.first: str | None = None
-        self._logger = logging.getLogger("opentelemetry.exporter")
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if self.first is None and "metric" not in record.name + message:
-            self.first = message
-
-    def __enter__(self) -> None:
-        self._logger.addHandler(self)
-
-    def __exit__(self, *error: object) -> None:
-        self._logger.removeHandler(self)

@@ -32,7 +32,7 @@ def trace_recordings(
 ) -> list[InputError]:
     """Trace the recordings with one thread memory, and return what was wrong with them as files.
 
-    Receive times are laid end to end, the last recording ending now (trace model: time). `after` is called
+    Receive times are laid out so that the last recording ends now (trace model: time). `after` is called
     when a recording has been traced, as far as it could be read. Content is captured unless the settings say
     otherwise.
     """
@@ -43,7 +43,11 @@ def trace_recordings(
         phoenix=True,
         memory=InProcessMemory(settings.thread_memory_ttl, settings.thread_memory_size),
     )
-    timelines = lay_out([recording.times for recording in recordings], now=time.time_ns())
+    timelines = lay_out(
+        [recording.times for recording in recordings],
+        now=time.time_ns(),
+        began=[recording.began for recording in recordings],
+    )
     errors = []
     for recording, timeline in zip(recordings, timelines, strict=True):
         error = _trace(recording, timeline, observer)

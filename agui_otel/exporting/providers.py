@@ -82,6 +82,16 @@ def setup(
         return handle
 
 
+def setup_where_nobody_did(config: Settings | None = None) -> Handle | None:
+    """`setup()` by the environment alone, for a process in which nobody has set a global TracerProvider; else None.
+
+    A global MeterProvider that somebody has set is used. Raises `ConfigurationError` for wrong values.
+    """
+    if current_handle() is not None or _is_the_hosts(trace_api.get_tracer_provider()):
+        return None
+    return setup(config=config, metrics=not _is_the_hosts(metrics_api.get_meter_provider()))
+
+
 def _refuse_what_is_taken(*, measured: bool) -> None:
     if current_handle() is not None:
         raise ConfigurationError(

@@ -35,11 +35,15 @@ class Outcome(str, Enum):
 
 
 class Failure(NamedTuple):
-    """Why something failed: a low-cardinality type, the message as it was sent, and where it was raised, if it was."""
+    """Why something failed: a low-cardinality type, the message as it was sent, and where it was raised, if it was.
+
+    ``refused``: a server turned the run's request down.
+    """
 
     type: str
     message: str
     stacktrace: str | None = None
+    refused: bool = False
 
 
 class Answer(NamedTuple):
@@ -329,6 +333,7 @@ class Run(Agent):
     """The run itself, which is also its own agent."""
 
     input_run_id: str | None = None
+    streamless = False
     implicit = False
     started = False
     parent_run_id: str | None = None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agui_otel.protocol.events import Unreadable, parse
+
 _SNAKE = {
     "threadId": "thread_id",
     "runId": "run_id",
@@ -82,3 +84,16 @@ def read_input(given: Any) -> RunInput | None:
         resume=_objects(raw["resume"]),
         legacy_resume=command.get("resume") if isinstance(command, dict) else None,
     )
+
+
+def input_in(body: bytes) -> dict[str, Any] | None:
+    """The RunAgentInput that a request's body is: a JSON object with strings `threadId` and `runId` and an array
+    `messages`; None where it is none. Other bodies are not even parsed. Never raises.
+    """
+    if not (b'"threadId"' in body and b'"runId"' in body and b'"messages"' in body):
+        return None
+    value = parse(body)
+    if isinstance(value, Unreadable):
+        return None
+    ids = isinstance(value.get("threadId"), str) and isinstance(value.get("runId"), str)
+    return value if ids and isinstance(value.get("messages"), list) else None

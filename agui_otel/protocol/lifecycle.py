@@ -89,7 +89,7 @@ def fail_run(scope: Scope, failure: Failure) -> None:
     """The run failed; its cause is a subagent's failure where nothing came after that."""
     run = scope.run
     run.outcome, run.failure = Outcome.ERROR, failure
-    run.cause = "subagent" if run.child_failed else "own"
+    run.cause = "refused" if failure.refused else "subagent" if run.child_failed else "own"
 
 
 def _ended(scope: Scope, event: Event, at: int) -> None:

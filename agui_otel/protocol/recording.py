@@ -18,10 +18,11 @@ from agui_otel.errors import InputError
 from agui_otel.protocol.events import EVENT_TYPES, Unreadable
 from agui_otel.protocol.jsonlines import AFTER_ARRAY, JSONArrayDecoder, JSONLinesDecoder
 from agui_otel.protocol.lines import CUT, MAX_EVENT_BYTES
+from agui_otel.protocol.protobuf import ProtobufDecoder, begins_stream
 from agui_otel.protocol.sse import SSEDecoder
 
 Payload = dict[str, Any] | Unreadable
-Decoder = SSEDecoder | JSONLinesDecoder | JSONArrayDecoder
+Decoder = SSEDecoder | JSONLinesDecoder | JSONArrayDecoder | ProtobufDecoder
 
 GAP_NS = 1_000_000_000
 """What lies between two recordings that are laid end to end, in nanoseconds."""
@@ -36,6 +37,8 @@ _SSE_NAMES = (b"data:", b"event:", b"retry:", b"id:")
 
 def recognise(head: bytes) -> type[Decoder] | None:
     """Return the decoder for what begins with `head`; None where it is none of ours, or too short."""
+    if begins_stream(head):
+        return ProtobufDecoder
     text = head.removeprefix(_BOM).lstrip()
     if text.startswith(b"{"):
         return JSONLinesDecoder
@@ -45,18 +48,21 @@ def recognise(head: bytes) -> type[Decoder] | None:
 
 
 def read(chunks: Iterable[bytes], *, path: str, max_event_bytes: int = MAX_EVENT_BYTES) -> Iterator[Payload]:
-    """Yield the events of a recording in JSON lines, server-sent events or one JSON array.
+    """Yield the events of a recording in JSON lines, server-sent events, one JSON array, or binary frames.
 
     Unreadable pieces in the middle are yielded as such (they are violations of the stream). Raises
-    `InputError`, naming `path` and the line, for a recording that is empty, not UTF-8, cut off in the middle
-    of an event, or no AG-UI stream at all; always after everything that could be read.
+    `InputError`, naming `path` and the line (of binary frames the frame, counted from 1), for a recording that is
+    empty, not UTF-8, cut off in the middle of an event, or no AG-UI stream at all; always after everything that
+    could be read.
     """
     source = iter(chunks)
     text = _TextCheck()
     decoder, head = _begin(source, path, max_event_bytes)
+    is_text = not isinstance(decoder, ProtobufDecoder)
     gate = _Gate(path)
     for chunk in _prepend(head, source):
-        text.look_at(chunk)
+        if is_text:
+            text.look_at(chunk)
         payloads = decoder.feed(chunk)
         if payloads:
             yield from gate.admit(payloads, decoder.lines)
@@ -124,21 +130,41 @@ class Timeline:
         return self.begin + round(self.times[min(index, len(self.times) - 1)] * _MS)
 
 
-def lay_out(recordings: Sequence[Sequence[float] | None], *, now: int) -> list[Timeline | None]:
+def lay_out(
+    recordings: Sequence[Sequence[float] | None], *, now: int, began: Sequence[float | None] | None = None
+) -> list[Timeline | None]:
     """Lay the recordings that have receive times end to end, a second apart, the last ending at `now`
     (trace model: time). A recording without times has no timeline: its events happen when they are read.
+
+    `began` says of each recording when its request was made, in milliseconds of one clock, or None. Where it is known
+    of two neighbours they are as far apart as they were.
     """
+    known = [None] * len(recordings) if began is None else began
     timelines: list[Timeline | None] = []
-    end = now
-    for times in reversed(recordings):
+    later: tuple[int, float | None] | None = None
+    for times, start in zip(reversed(recordings), reversed(known), strict=True):
         if times is None:
             timelines.append(None)
             continue
-        begin = end - round(max(times) * _MS)
+        if later is None:
+            begin = now - round(max(times) * _MS)
+        elif start is not None and later[1] is not None and start <= later[1]:
+            begin = later[0] - round((later[1] - start) * _MS)
+        else:
+            begin = later[0] - GAP_NS - round(max(times) * _MS)
+        later = begin, start
         timelines.append(Timeline(begin, times))
-        end = begin - GAP_NS
     timelines.reverse()
-    return timelines
+    return _ending_at(now, timelines)
+
+
+def _ending_at(now: int, timelines: list[Timeline | None]) -> list[Timeline | None]:
+    """The timelines, moved back together where one of them, longer than those after it, ends later than `now`."""
+    ends = [line.begin + round(max(line.times) * _MS) for line in timelines if line is not None]
+    late = max(ends, default=now) - now
+    if late <= 0:
+        return timelines
+    return [None if line is None else Timeline(line.begin - late, line.times) for line in timelines]
 
 
 def _begin(source: Iterator[bytes], path: str, max_event_bytes: int) -> tuple[Decoder, bytes]:
@@ -150,7 +176,8 @@ def _begin(source: Iterator[bytes], path: str, max_event_bytes: int) -> tuple[De
         if chosen is not None:
             return chosen(max_event_bytes=max_event_bytes), head
         begun = head.removeprefix(_BOM).lstrip()
-        undecided = len(head) < _HEAD and any(name.startswith(begun) for name in (*_SSE_NAMES, _BOM))
+        begins_text = any(name.startswith(begun) for name in (*_SSE_NAMES, _BOM))
+        undecided = len(head) < _HEAD and (begins_text or begins_stream(head) is None)
         chunk = next(source, None) if undecided else None
         if chunk is None:
             ended = undecided

@@ -164,6 +164,9 @@ class AgentSpans:
         self._events.folded_steps(agent)
         self._events.activities(agent)
         attributes: Attributes = {s.OUTCOME: outcome.value}
+        streamless = isinstance(agent, Run) and agent.streamless
+        if streamless:
+            attributes[s.STREAM] = "none"
         self._count(agent, attributes)
         if agent.first_chunk_at is not None:
             seconds = (agent.first_chunk_at - agent.opened_at) / 1e9
@@ -178,6 +181,9 @@ class AgentSpans:
         attributes.update(handle.omissions())
         handle.set(attributes)
         handle.span.end(end)
+        if streamless:
+            self._metrics.left(handle.token)
+            return
         self._metrics.closed(
             handle.token,
             outcome=outcome.value,

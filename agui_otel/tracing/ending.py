@@ -8,6 +8,7 @@ import threading
 import traceback
 import weakref
 from functools import cache
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Literal, Protocol
 
@@ -53,6 +54,15 @@ def failure_of(error: BaseException | None) -> Failure:
         return Failure(name, str.__str__(str(error)), "".join(traceback.format_exception(error)))
     except Exception:  # noqa: BLE001 - an exception whose __str__ raises
         return Failure(name, "")
+
+
+def refusal(status: int) -> Failure:
+    """What an HTTP status of 400 or more says: 4xx is the request's fault."""
+    try:
+        phrase = f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = ""
+    return Failure(str(status), f"HTTP {status}{phrase}", refused=400 <= status < 500)
 
 
 class Open(Protocol):

@@ -16,6 +16,7 @@ from opentelemetry.context import Context, create_key, get_value, set_value
 from opentelemetry.trace import TracerProvider
 
 from agui_otel.tracing import semconv as s
+from agui_otel.tracing.content import short
 
 SCOPE = "agui_otel"
 """The instrumentation scope of this package's own spans."""
@@ -31,11 +32,12 @@ class Presence:
     does not keep its session alive.
     """
 
-    __slots__ = ("_session", "_trace_id", "inherited", "runs", "saw_llm_span")
+    __slots__ = ("_first", "_session", "_trace_id", "inherited", "runs", "saw_llm_span")
 
     def __init__(self, session: object) -> None:
         self._session = weakref.ref(session)
         self._trace_id: int | None = None
+        self._first: object = None
         self.runs = 0
         """How many runs were opened."""
         self.saw_llm_span = False
@@ -59,6 +61,12 @@ class Presence:
     def identify(self, common: Mapping[str, Any]) -> None:
         """What every span of the current run carries is known, or better known."""
         self.inherited = {key: common[key] for key in _INHERITED if key in common}
+        if self.runs == 1:
+            self._first = self.inherited.get(s.RUN_ID)
+
+    def began(self, run_id: str) -> bool:
+        """Whether the first run has, or had, this id."""
+        return self._first == short(run_id)
 
     def leave(self) -> None:
         """The run has ended; a second time is nothing."""

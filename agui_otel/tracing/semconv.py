@@ -91,6 +91,7 @@ AMBIENT_SPAN_ID: Final = "agui.ambient.span_id"
 # What we say: how it went
 OUTCOME: Final = "agui.outcome"
 CAUSE: Final = "agui.cause"
+STREAM: Final = "agui.stream"
 EVENTS_COUNT: Final = "agui.events.count"
 EVENT_TIMESTAMP: Final = "agui.event.timestamp"
 ATTRIBUTION: Final = "agui.attribution"

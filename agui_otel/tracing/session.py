@@ -20,7 +20,7 @@ from opentelemetry.trace import Span, SpanContext, TracerProvider, get_tracer_pr
 
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
-from agui_otel.protocol.entities import Entity, Run, Step
+from agui_otel.protocol.entities import Entity, Failure, Outcome, Run, Step
 from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.scope import Options, ToolFailed
 from agui_otel.protocol.tracker import Tracker
@@ -29,7 +29,7 @@ from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.clock import EventClock, TimedByEvents
 from agui_otel.tracing.content import Content
 from agui_otel.tracing.decisions import Decision
-from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of
+from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of, refusal
 from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_verdict
 from agui_otel.tracing.inside import Presence, watch_inside, with_presence
 from agui_otel.tracing.memory import ThreadMemory, open_memory
@@ -163,6 +163,19 @@ class Session:
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The stream ended. Only the first call counts, and nothing is taken afterwards."""
+        self._finish(OUTCOMES[reason], partial(failure_of, error) if reason == "error" else None, at_ns)
+
+    def refuse(self, status: int, at_ns: int | None = None) -> None:
+        """The run's request was answered with an HTTP status of 400 or more: the run failed (trace model: outcomes)."""
+        self._finish(Outcome.ERROR, partial(refusal, status), at_ns)
+
+    def dismiss(self, at_ns: int | None = None) -> None:
+        """The run's request was answered, with what is no AG-UI stream: no failure, no metric, no memory."""
+        if self._run is not None:
+            self._run.streamless = True
+        self._finish(Outcome.SUCCESS, None, at_ns)
+
+    def _finish(self, outcome: Outcome, failed: Callable[[], Failure] | None, at_ns: int | None) -> None:
         if not self._ending.acquire(blocking=False):
             return
         ending.ended(self)
@@ -172,9 +185,9 @@ class Session:
             at = self._now() if at_ns is None else at_ns
             if self._clock is not None:
                 at = self._clock.end(at)
-            failure = failure_of(error) if reason == "error" else None
+            failure = failed() if failed is not None else None
             try:
-                self._tracker.finish(OUTCOMES[reason], failure, at)
+                self._tracker.finish(outcome, failure, at)
             except Exception as caught:  # noqa: BLE001 - the boundary
                 self._boundary.swallow("finish", caught)
             self._write(self._tracker.said)
@@ -206,7 +219,7 @@ class Session:
                     self._closed(transition.entity)
                 elif isinstance(transition, t.Announced):
                     self._identify(transition.entity)
-                elif isinstance(transition, t.RunEnded):
+                elif isinstance(transition, t.RunEnded) and not transition.run.streamless:
                     self._threads.remember(transition.scope, transition.at)
             except Exception as error:  # noqa: BLE001 - the boundary: one transition's, not its neighbours'
                 if isinstance(transition, t.Closed):

@@ -43,7 +43,7 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        preexec_fn=_heed_ctrl_c,
+        preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 (no thread runs beside it)
     )
 
 

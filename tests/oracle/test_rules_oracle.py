@@ -17,7 +17,7 @@ from tests.support.defects import write
 from tests.support.oracle import Oracle, Verdict
 from tests.support.vocabulary import Event
 
-STREAMS = int(os.environ.get("AGUI_OTEL_ORACLE_STREAMS", "400"))
+STREAMS = int(os.environ.get("TESTS_ORACLE_STREAMS", "400"))
 """How many streams to compare; read before the tests' environment is cleaned."""
 
 BATCH = 100

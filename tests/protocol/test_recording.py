@@ -11,6 +11,7 @@ import pytest
 from agui_otel.errors import InputError
 from agui_otel.protocol.events import Unreadable
 from agui_otel.protocol.jsonlines import JSONArrayDecoder, JSONLinesDecoder
+from agui_otel.protocol.protobuf import ProtobufDecoder
 from agui_otel.protocol.recording import (
     Payload,
     lay_out,
@@ -24,6 +25,8 @@ from tests.support import recordings
 
 START = b'{"type":"RUN_STARTED","threadId":"t","runId":"r"}\n'
 STARTED = json.loads(START)
+BINARY = b"\x00\x00\x00\x0c\x62\x0a\x0a\x02\x08\x0b\x12\x01t\x1a\x01r"
+"""The same as a frame."""
 
 
 def attempt(*chunks: bytes, limit: int = 10_000) -> tuple[list[Payload], str | None]:
@@ -53,6 +56,8 @@ def attempt(*chunks: bytes, limit: int = 10_000) -> tuple[list[Payload], str | N
         (b"  \n", None),
         (b"hello", None),
         (b"\x00\x00\x00\x05", None),
+        (b"\x00\x00\x00\x05\x62", ProtobufDecoder),
+        (b"\x00\x00\x00\x05\x63", None),
         (b"database: x", None),
     ],
 )
@@ -63,11 +68,12 @@ def test_recognised_by_content(head: bytes, decoder: type | None) -> None:
 
 @pytest.mark.parametrize("name", recordings.SSE_NAMES)
 def test_all_forms_of_a_recording(name: str) -> None:
-    """JSON lines, server-sent events and an array of the same run give the same events, also byte by byte."""
+    """JSON lines, server-sent events, an array and frames of one run give the same events, also byte by byte."""
     expected = recordings.events(name)
     for data in (
         (recordings.STREAMS / f"{name}.jsonl").read_bytes(),
         (recordings.STREAMS / f"{name}.sse").read_bytes(),
+        (recordings.STREAMS / f"{name}.bin").read_bytes(),
         json.dumps(expected, indent=2).encode(),
     ):
         assert (expected, None) == attempt(data, limit=10_000_000)
@@ -99,7 +105,12 @@ def test_all_forms_of_a_recording(name: str) -> None:
             "f:1: not AG-UI: neither JSON lines, nor server-sent events, nor a JSON array of events",
         ),
         ('{"a":1}\n'.encode("utf-16"), [], "f:1: not UTF-8 text"),
-        (b"\x00\x00\x00\x12\x62\x10", [], "f:1: not UTF-8 text"),
+        (b"\x00\x00\x00\x12\x62\x10", [], "f:1: cut off in the middle of an event"),
+        (b"\x00\x00\x00\x12", [], "f:1: not UTF-8 text"),
+        (b"\x00\x00\x00\x12\x61", [], "f:1: not UTF-8 text"),
+        (b"\x00\x00\x00\x02\x62\x00", [], "f:1: not AG-UI: no event: not an event: RUN_STARTED without its base"),
+        (BINARY + BINARY[:9], [STARTED], "f:2: cut off in the middle of an event"),
+        (BINARY + b"\x00", [STARTED], "f:2: cut off in the middle of an event"),
         (b'{"name":"x"}\n', [], "f:1: not AG-UI: no event of a known type"),
         (b'\n{"type":"span"}\n{"type":"log"}', [], "f:2: not AG-UI: no event of a known type"),
         (b'{\n "type": "RUN_STARTED"\n}\n', [], "f:1: not AG-UI: no event: not JSON (at character 1)"),
@@ -249,3 +260,23 @@ def test_laid_end_to_end() -> None:
     assert [9_750_000_000, 10_000_000_000, 9_950_000_000, 9_950_000_000] == [last.at(index) for index in range(4)]
     assert 8_249_500_000 == first.begin
     assert [8_259_500_000, 8_750_000_000] == [first.at(0), first.at(1)]
+
+
+def begins(*recordings: tuple[list[float] | None, float | None], now: int) -> list[int | None]:
+    """When the requests of recordings (times, and when their request was made in ms) are laid, in ms."""
+    timelines = lay_out([times for times, _ in recordings], now=now * 10**6, began=[began for _, began in recordings])
+    return [None if line is None else line.begin // 10**6 for line in timelines]
+
+
+def test_laid_as_they_were() -> None:
+    """Where it is known when requests were made, they are as far apart as they were."""
+    assert [5_000, 9_700] == begins(([100.0], 50.0), ([300.0], 4_750.0), now=10_000)
+    assert [4_000, 5_500, None, 9_700] == begins(
+        ([500.0], None), ([100.0], 50.0), (None, 70.0), ([300.0], 4_250.0), now=10_000
+    )
+    assert [8_600, 9_700] == begins(([100.0], 50.0), ([300.0], 49.0), now=10_000)
+
+
+def test_a_longer_one_before_the_last_ends_now() -> None:
+    """Where requests overlap, the one that ends last ends now."""
+    assert [9_000, 9_100] == begins(([1_000.0], 0.0), ([300.0], 100.0), now=10_000)

@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from typing_extensions import Self
 
 from tests.support import services
 from tests.support.vocabulary import Event
@@ -24,18 +26,20 @@ class Verdict(NamedTuple):
     well_formed: list[bool]
 
 
-class Oracle:
-    """Asks @ag-ui/client 1.0.0; a context manager, because a Node process stands behind it.
+class NodeScript:
+    """A script of tests/oracle as a process that answers a line with a line, both JSON; a context manager.
 
     Entering skips the test where Node or the packages (`npm ci` in tests/oracle) are missing.
     """
 
-    def __enter__(self) -> Oracle:
+    script: str
+
+    def __enter__(self) -> Self:
         node = shutil.which("node")
         services.require(node is not None, "node")
         services.require((FOLDER / "node_modules").is_dir(), "tests/oracle/node_modules (npm ci)")
         self._process = subprocess.Popen(
-            [str(node), str(FOLDER / "oracle.mjs")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [str(node), str(FOLDER / self.script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         return self
 
@@ -44,12 +48,28 @@ class Oracle:
     ) -> None:
         self._process.communicate()
 
-    def judge(self, streams: Iterable[list[Event]]) -> Iterator[Verdict]:
-        """A verdict for each stream, in order."""
+    def ask(self, question: Any) -> Any:
+        """The answer to one question."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+class Oracle(NodeScript):
+    """Asks @ag-ui/client 1.0.0."""
+
+    script = "oracle.mjs"
+
+    def judge(self, streams: Iterable[list[Event]]) -> Iterator[Verdict]:
+        """A verdict for each stream, in order."""
         for stream in streams:
-            self._process.stdin.write(json.dumps(stream).encode() + b"\n")
-            self._process.stdin.flush()
-            answer = json.loads(self._process.stdout.readline())
+            answer = self.ask(stream)
             yield Verdict(answer["refused"], answer["message"], answer["wellFormed"])
+
+
+class Transport(NodeScript):
+    """Asks @ag-ui/encoder and @ag-ui/proto 1.0.0."""
+
+    script = "transport.mjs"
