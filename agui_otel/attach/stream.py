@@ -170,8 +170,13 @@ async def _trace_async(
 ) -> AsyncGenerator[Event, None]:
     session = start(how, get_current(), given, agent_name, attributes)
     if session is None:
-        async for event in _pass_on(events):
-            yield event
+        passed = aiter(events)
+        async for event in passed:
+            try:
+                yield event
+            except BaseException:
+                await _close(passed)
+                raise
         return
     session.begin()
     around = _Surroundings(session)
@@ -208,21 +213,16 @@ async def _trace_async(
     session.finish("exhausted")
 
 
-async def _pass_on(events: AsyncIterable[Event]) -> AsyncGenerator[Event, None]:
-    """The events, untraced; closing it closes their source, as it does where they are traced."""
-    source = aiter(events)
-    async for event in source:
-        try:
-            yield event
-        except BaseException:
-            await _close(source)
-            raise
-
-
 async def _close(source: AsyncIterator[Event]) -> None:
+    """Close the source, unless somebody does already: a loop that shuts down closes every generator by itself."""
     close = getattr(source, "aclose", None)
-    if close is not None:
+    if close is None or getattr(source, "ag_running", False):
+        return
+    try:
         await close()
+    except RuntimeError:
+        if not getattr(source, "ag_running", False):
+            raise
 
 
 def _trace_sync(

@@ -107,10 +107,11 @@ class Expander:
     `pending` is truthy while a lane holds a stream; without one, any event but a chunk comes back as it is.
     """
 
-    __slots__ = ("pending",)
+    __slots__ = ("_lanes", "pending")
 
     def __init__(self) -> None:
         self.pending: dict[str | None, _Stream] = {}
+        self._lanes: dict[tuple[str, Any], str | None] = {}  # where the stream of a kind and an id is
 
     def expand(self, event: Event) -> Sequence[Event]:
         """The events that `event`, in normal form, stands for. Raises `Refused` for an impossible chunk."""
@@ -124,6 +125,7 @@ class Expander:
         if name in _CLOSES_ALL:
             ends = [stream.end() for stream in self.pending.values()]
             self.pending.clear()
+            self._lanes.clear()
             return (*ends, event)
         if name in _CLOSES_SUBAGENT and event.get("subagentRunId") is not None:
             return (*self._close(event["subagentRunId"]), event)
@@ -131,7 +133,10 @@ class Expander:
 
     def _close(self, lane: str | None) -> tuple[Event, ...]:
         stream = self.pending.pop(lane, None)
-        return () if stream is None else (stream.end(),)
+        if stream is None:
+            return ()
+        del self._lanes[stream.kind.noun, stream.id]
+        return (stream.end(),)
 
     def _expand_chunk(self, chunk: Event, kind: _Kind) -> Sequence[Event]:
         ident = chunk.get(kind.id_field, _ABSENT)
@@ -145,20 +150,21 @@ class Expander:
             raise Refused("chunk_without_id", f"the first {chunk['type']} has no {kind.id_field}", ends)
         stream = _Stream(kind, ident, chunk.get("subagentRunId", _ABSENT), _opening_fields(chunk, kind))
         self.pending[lane] = stream
+        self._lanes[kind.noun, ident] = lane
         opening = (*ends, _start(chunk, stream), *_content(chunk, stream))
         if stream.fixed.get("toolCallName") is _ABSENT:
             raise Refused("chunk_without_name", f"tool call '{ident}' opens with no toolCallName", opening)
         return opening
 
-    def _lane(self, chunk: Event, kind: _Kind, ident: Any) -> str | None:
+    def _lane(self, chunk: Event, kind: _Kind, ident: Any) -> Any:
         tag: str | None = chunk.get("subagentRunId")
         if ident is not _ABSENT:
-            for lane, stream in self.pending.items():
-                if stream.kind is kind and stream.id == ident:
-                    if tag is not None and tag != lane:
-                        raise self._foreign_tag(chunk, stream, lane)
-                    return lane
-            return tag
+            lane = self._lanes.get((kind.noun, ident), _ABSENT)
+            if lane is _ABSENT:
+                return tag
+            if tag is not None and tag != lane:
+                raise self._foreign_tag(chunk, self.pending[lane], lane)
+            return lane
         if tag is not None:
             return tag
         lanes = [lane for lane, stream in self.pending.items() if stream.kind is kind]

@@ -6,7 +6,7 @@ The tracker creates and changes them; whoever consumes its transitions may keep 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,7 +91,7 @@ class Entity:
     announced = True
     unclosed = False
     continues: SpanRef | None = None
-    links: tuple[Entity | SpanRef, ...] = ()
+    links: Sequence[Entity | SpanRef] = ()
     handle: Any = None
 
     def __init__(self, ident: str, owner: Agent | None, at: int) -> None:
@@ -102,7 +102,10 @@ class Entity:
 
     def link(self, target: Entity | SpanRef) -> None:
         """It has to do with `target`, which is not its parent."""
-        self.links = (*self.links, target)
+        if isinstance(self.links, list):
+            self.links.append(target)
+        else:
+            self.links = [target]
 
     def continue_from(self, ref: SpanRef) -> None:
         """It goes on with what an earlier run of the thread left behind."""
@@ -265,6 +268,7 @@ class Agent(Entity):
     state_paths: PathSum | None = None
     child_failed = False
     cause = "own"
+    open_above: Agent | None = None  # an ancestor that was open when it was last looked for
 
     def __init__(self, ident: str, parent: Agent | ToolCall | None, at: int) -> None:
         super().__init__(ident, None, at)
@@ -295,9 +299,13 @@ class Agent(Entity):
 
     def nearest_open(self) -> Agent:
         """This agent while it is open, else its nearest open ancestor, at last the run."""
+        passed: list[Agent] = []
         agent: Agent = self
         while not agent.is_open and agent.parent_agent is not None:
-            agent = agent.parent_agent
+            passed.append(agent)
+            agent = agent.open_above or agent.parent_agent
+        for ended in passed:
+            ended.open_above = agent
         return agent
 
 
@@ -319,13 +327,14 @@ class Subagent(Agent):
         """It was known by its id only, and is opened now under `parent`."""
         self.parent = parent
         self.parent_agent = parent.owner if isinstance(parent, ToolCall) else parent
+        self.open_above = None
         self.opened_at = self.last_at = at
         self.ended_at = None
 
     def be_dispatched_by(self, tool: ToolCall) -> None:
         """`tool` is the call that its ``parentToolCallId`` names."""
-        self.dispatched_by = tool
-        if self not in tool.dispatched:
+        if self.dispatched_by is not tool:
+            self.dispatched_by = tool
             tool.dispatched.append(self)
 
 

@@ -28,6 +28,10 @@ _NAMES = {name: name for name in EVENTS}
 _ABSENT: Any = object()
 
 
+STATE_FIELDS = {"STATE_SNAPSHOT": "snapshot", "STATE_DELTA": "delta"}
+"""Where the events that write the state carry what they write."""
+
+
 class Malformed(ValueError):  # noqa: N818  (named for what the event is)
     """What was received is no event, or lacks what its type requires.
 
@@ -253,6 +257,15 @@ def _snake(name: str) -> str:
 def _camel(name: str) -> str:
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
+
+
+def with_own_state(event: dict[str, Any]) -> dict[str, Any]:
+    """A state event with a copy of what it carries: whoever sent it may go on changing that."""
+    field = STATE_FIELDS[event["type"]]
+    try:
+        return {**event, field: _plain(event[field])}
+    except Exception:  # noqa: BLE001 - nested too deeply, or an object that raises: taken as it is
+        return event
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from agui_otel.protocol import quirks
-from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent
+from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent, ToolCall
 from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.thread import (
+    MAX_ENTRIES,
     OpenInterrupt,
     PendingToolCall,
     SpanRef,
@@ -29,7 +31,7 @@ def read_answers(scope: Scope, at: int) -> None:
         return
     for entry in given.resume:
         ident = entry.get("interruptId")
-        if isinstance(ident, str):
+        if isinstance(ident, str) and ident not in scope.answered:
             known = record.interrupts.get(ident) if record is not None else None
             status = "cancelled" if entry.get("status") == "cancelled" else "resolved"
             _answer(scope, ident, known, status, entry, at)
@@ -62,8 +64,9 @@ def raise_interrupts(scope: Scope, outcome: dict[str, Any] | None, at: int) -> b
         raised = list(_legacy(scope, at)) if scope.custom_interrupts else []
     elif outcome.get("type") == "interrupt":
         interrupts = outcome.get("interrupts")
+        listers = _listers(scope)
         raised = [
-            _from_wire(scope, item, at)
+            _from_wire(scope, item, listers, at)
             for item in (interrupts if isinstance(interrupts, list) else [])
             if isinstance(item, dict) and isinstance(item.get("id"), str)
         ]
@@ -76,7 +79,7 @@ def raise_interrupts(scope: Scope, outcome: dict[str, Any] | None, at: int) -> b
     return outcome is not None or bool(raised)
 
 
-def _from_wire(scope: Scope, item: dict[str, Any], at: int) -> InterruptRaised:
+def _from_wire(scope: Scope, item: dict[str, Any], listers: dict[str, str], at: int) -> InterruptRaised:
     def text(key: str) -> str | None:
         value = item.get(key)
         return value if isinstance(value, str) else None
@@ -84,15 +87,20 @@ def _from_wire(scope: Scope, item: dict[str, Any], at: int) -> InterruptRaised:
     ident = item["id"]
     known = scope.record.interrupts.get(ident) if scope.record is not None else None
     said = text("subagentRunId")
-    owner = known.owner if known is not None else said if said is not None else _lister(scope, ident)
+    owner = known.owner if known is not None else said if said is not None else listers.get(ident)
     return InterruptRaised(
         scope.run, ident, text("reason") or "", text("message"), text("toolCallId"), text("expiresAt"), owner,
         known is not None, at,
     )  # fmt: skip
 
 
-def _lister(scope: Scope, ident: str) -> str | None:
-    return next((s.id for s in scope.agents if ident in s.interrupt_ids), None)
+def _listers(scope: Scope) -> dict[str, str]:
+    """Who lists which interrupt: the first suspended subagent that does."""
+    listers: dict[str, str] = {}
+    for subagent in scope.agents:
+        for ident in subagent.interrupt_ids:
+            listers.setdefault(ident, subagent.id)
+    return listers
 
 
 def _legacy(scope: Scope, at: int) -> Iterator[InterruptRaised]:
@@ -229,10 +237,12 @@ def _suspended(subagent: Subagent, ref_of: RefOf, keep_content: bool) -> Suspend
 
 def _pending_calls(scope: Scope, run: Run, at: int, ref_of: RefOf) -> Iterator[PendingToolCall]:
     assert run.outcome is not None
-    named = [tool for ident, tool in scope.tools.items() if ident is not None]  # a chunk's id may be null
-    for tool in named:
+    pending: list[tuple[int, ToolCall]] = []
+    for ident, tool in scope.tools.items():
         outcome, end = (tool.outcome, tool.ended_at) if not tool.is_open else decide(tool, run.outcome, at)
-        if outcome is Outcome.PENDING and end is not None:
-            yield PendingToolCall(
-                id=tool.id, name=tool.name or "", owner=tool.owner.tag, span=ref_of(tool), since=end / 1e9
-            )
+        if outcome is Outcome.PENDING and end is not None and ident is not None:  # a chunk's id may be null
+            pending.append((end, tool))
+    for end, tool in sorted(pending, key=itemgetter(0))[-MAX_ENTRIES:]:
+        yield PendingToolCall(
+            id=tool.id, name=tool.name or "", owner=tool.owner.tag, span=ref_of(tool), since=end / 1e9
+        )

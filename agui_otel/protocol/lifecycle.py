@@ -12,7 +12,7 @@ from agui_otel.protocol.streaming import close_streamed
 from agui_otel.protocol.subagents import close_subagent
 from agui_otel.protocol.toolcalls import close_without_result, cuts_off, take_owners
 from agui_otel.protocol.transitions import RunEnded, SpawnedBy, UsageReported
-from agui_otel.protocol.usage import read_usage, summed
+from agui_otel.protocol.usage import add_to, read_usage, summed
 
 Event = dict[str, Any]
 
@@ -164,5 +164,4 @@ def add_usage(scope: Scope, owner: Agent, event: Event) -> None:
     metadata = event.get("metadata")
     if isinstance(metadata, dict) and "usage" in metadata:
         agent = scope.run if owner.tag in scope.strangers else owner
-        for usage in summed([*agent.usage.values(), *read_usage(metadata["usage"])]).values():
-            agent.usage[usage.key] = usage
+        add_to(agent.usage, read_usage(metadata["usage"]))

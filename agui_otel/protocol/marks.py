@@ -28,6 +28,7 @@ def step_started(scope: Scope, event: Event, at: int) -> Agent:
         step = Step(name, owner, at)
         owner.steps[name] = step
         owner.child_failed = False
+        scope.open_steps[name] += 1
         scope.opened(step, at)
     return owner
 
@@ -35,7 +36,10 @@ def step_started(scope: Scope, event: Event, at: int) -> Agent:
 def step_finished(scope: Scope, event: Event, at: int) -> Agent:
     """STEP_FINISHED: end the owner's step of that name or, where it has none, another's (rule step_of_another)."""
     owner, name = scope.writer(event.get("subagentRunId")), event["stepName"]
-    holder = owner if name in owner.steps else next((a for a in (scope.run, *scope.agents) if name in a.steps), None)
+    holder: Agent | None = owner
+    if name not in owner.steps:
+        others = (scope.run, *scope.agents) if scope.open_steps[name] else ()
+        holder = next((agent for agent in others if name in agent.steps), None)
     if holder is not None:
         _fold_step(scope, holder.steps.pop(name), at)
     return owner
@@ -52,6 +56,7 @@ def _fold_step(scope: Scope, step: Step, at: int) -> None:
     fold = folds.get(key)
     if fold is None:
         fold = folds[key] = StepFold()
+    scope.open_steps[step.name] -= 1
     fold.count += 1
     fold.duration += max(0, at - step.opened_at)
     fold.unclosed = fold.unclosed or step.unclosed

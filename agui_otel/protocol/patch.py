@@ -255,7 +255,8 @@ class _Patching:
 
     def copy(self, path: str, operation: dict[str, Any]) -> None:
         value, _ = self._find(_source(operation, path))
-        self._own.clear()  # what was copied is now in two places
+        if id(value) in self._own:  # else nothing below it is our own either
+            self._own.clear()  # what was copied is now in two places
         self._put(path, value)
 
     def _put(self, path: str, value: Any) -> None:

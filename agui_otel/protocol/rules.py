@@ -272,6 +272,8 @@ class Judge:
         names = self.open_steps.get(owner)
         if names is not None and name in names:
             del names[name]
+            if not names:
+                del self.open_steps[owner]
             return None
         for other, names in self.open_steps.items():
             if name in names:

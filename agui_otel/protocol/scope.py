@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,11 +27,13 @@ class Options:
     ``max_paths``: JSON Pointers named for one state update.
     ``tool_failed``: called with a tool's name and its result; a true value makes the call an error, a string is its
     ``error.type``. AG-UI has no error flag on results.
+    ``borrowed``: whether event dicts stay the caller's, who may change them later: the state that they carry is copied.
     """
 
     text_limit: int = 16384
     max_paths: int = 64
     tool_failed: ToolFailed | None = None
+    borrowed: bool = False
 
 
 class Scope:
@@ -57,6 +60,7 @@ class Scope:
         self.activity_owners: Owners = {}
         self.reasoning: dict[str, Reasoning] = {}
         self.reasoning_spans: dict[str, Reasoning] = {}
+        self.open_steps: Counter[str] = Counter()
         self.late: dict[str, list[Subagent]] = {}
         self.reopening: set[str] = set()
         self.answered: dict[str, OpenInterrupt] = {}

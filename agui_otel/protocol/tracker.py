@@ -21,7 +21,7 @@ from agui_otel.protocol.chunks import Expander, Refused
 from agui_otel.protocol.deltas import Deltas
 from agui_otel.protocol.early import Early
 from agui_otel.protocol.entities import Agent, Failure, Outcome, Run, Streamed
-from agui_otel.protocol.events import EVENT_TYPES, Malformed, read
+from agui_otel.protocol.events import EVENT_TYPES, STATE_FIELDS, Malformed, read, with_own_state
 from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.interrupts import read_answers
 from agui_otel.protocol.rules import Judge
@@ -138,6 +138,8 @@ class Tracker:
             self._malformed(error, out, at)
             return out
         kind = event["type"]
+        if event is raw and self.options.borrowed and kind in STATE_FIELDS:
+            event = with_own_state(event)
         self._counts[kind] += 1
         if kind in EVENT_TYPES:
             self._judge_and_handle(event, kind, out, at)

@@ -16,6 +16,12 @@ _WIRE = {
 }
 
 
+MAX_MODELS = 100
+"""Models told apart in one sum."""
+
+Totals = dict[tuple[str | None, str | None], "Usage"]
+
+
 @dataclass(slots=True)
 class Usage:
     """Token counts of one (provider, model).
@@ -47,7 +53,7 @@ class Usage:
     def add(self, other: Usage) -> None:
         """Add the counts that `other` has."""
         for name, value in other.counts.items():
-            setattr(self, name, (getattr(self, name) or 0) + value)
+            setattr(self, name, min(MAX_TOKENS, (getattr(self, name) or 0) + value))
 
     def minus(self, other: Usage | None) -> Usage | None:
         """What is left of this entry when `other` is counted elsewhere; None when that is nothing."""
@@ -66,10 +72,14 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+MAX_TOKENS = 10**12
+"""No run uses more: a higher count is none. Sums of counts have to fit in the 64 bits that exporters have."""
+
+
 def _count(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_TOKENS:
         return None
-    return int(value) if value < 1 << 63 else None
+    return int(value)
 
 
 def read_usage(entries: Any) -> list[Usage]:
@@ -84,12 +94,17 @@ def read_usage(entries: Any) -> list[Usage]:
     return found
 
 
-def summed(entries: Iterable[Usage]) -> dict[tuple[str | None, str | None], Usage]:
-    """One entry for each (provider, model), in the order they were first named."""
-    total: dict[tuple[str | None, str | None], Usage] = {}
+def add_to(total: Totals, entries: Iterable[Usage]) -> None:
+    """Add `entries` to what was counted before; models beyond `MAX_MODELS` count as one without a name."""
     for entry in entries:
-        if entry.key in total:
-            total[entry.key].add(entry)
-        else:
-            total[entry.key] = Usage(entry.provider, entry.model, **entry.counts)
+        key = entry.key if entry.key in total or len(total) < MAX_MODELS else (None, None)
+        if key not in total:
+            total[key] = Usage(*key)
+        total[key].add(entry)
+
+
+def summed(entries: Iterable[Usage]) -> Totals:
+    """One entry for each (provider, model), in the order they were first named."""
+    total: Totals = {}
+    add_to(total, entries)
     return total

@@ -19,6 +19,9 @@ from agui_otel.tracing.runs import RECENT_RUNS
 from agui_otel.tracing.starting import Placement, Starter, put
 from agui_otel.tracing.waiting import WaitingEvents
 
+MAX_REMEMBERED = 1024
+"""Characters of a description that are kept once it has been told."""
+
 MAX_PATH = 1024
 """Characters of ``graph.node.id``; a deeper path keeps its end."""
 
@@ -108,6 +111,7 @@ class AgentSpans:
         token = self._metrics.opened("subagent", subagent.name, announced=known, heard=self._heard)
         subagent.handle = AgentHandle(span, attributes, path, token, links)
         subagent.handle.told_input = told
+        self._let_go_of_description(subagent)
 
     def announce_subagent(self, subagent: Subagent, at: int) -> None:
         """A subagent that was opened without SUBAGENT_STARTED, or re-opened from thread memory, is announced."""
@@ -120,6 +124,7 @@ class AgentSpans:
         subagent.handle.told_input = self._tell_input(subagent, attributes)
         subagent.handle.span.update_name(_span_name(subagent))
         subagent.handle.set(attributes)
+        self._let_go_of_description(subagent)
         self._metrics.renamed(subagent.handle.token, subagent.name)
         if subagent.restarted:
             self._waiting.resumed(subagent, at)
@@ -142,6 +147,12 @@ class AgentSpans:
         if subagent.description is not None:
             self._content.agent_input(subagent.description, attributes)
         return 0
+
+    def _let_go_of_description(self, subagent: Subagent) -> None:
+        """It has been told; thread memory keeps its beginning, where content is captured."""
+        if subagent.description is not None:
+            kept = subagent.description[:MAX_REMEMBERED] if self._content.text_limit else None
+            subagent.description = kept
 
     def _tell_late_input(self, subagent: Subagent, attributes: Attributes) -> None:
         """Where arguments of its parent tool call came after the subagent began, they are told at its end."""
@@ -180,7 +191,7 @@ class AgentSpans:
             attributes[s.CAUSE] = agent.cause
         attributes.update(handle.omissions())
         handle.set(attributes)
-        handle.span.end(end)
+        handle.end(end)
         if streamless:
             self._metrics.left(handle.token)
             return
@@ -220,6 +231,7 @@ class AgentSpans:
             self._content.agent_output(says.text, attributes, says.chars)
         elif agent.result is not None:
             self._content.agent_output(agent.result, attributes)
+        agent.answer = agent.result = None
 
 
 def _span_name(agent: Agent) -> str:

@@ -12,18 +12,17 @@ from typing import Any
 from agui_otel.protocol.tracker import Tracker
 from agui_otel.protocol.transitions import Transition
 
-_UNITS = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000), (1e8, 1_000_000_000))
-"""From this magnitude on, a timestamp is in units of so many nanoseconds: ns, µs, ms, s."""
+_UNITS = (1_000_000_000, 1_000_000, 1_000, 1)
+"""The units a timestamp may have, in nanoseconds: s, ms, µs, ns. Of no present-day time two of them make another."""
+_FIRST, _LAST = 946_684_800_000_000_000, 4_102_444_800_000_000_000
+"""2000-01-01 and 2100-01-01. A span's time has to fit in 64 bits, or its whole batch cannot be exported."""
 
 
 def nanoseconds(timestamp: Any) -> int | None:
     """A timestamp in nanoseconds since the epoch, its unit inferred; None for what is no present-day time."""
     if type(timestamp) is not int and type(timestamp) is not float:
         return None
-    for least, factor in _UNITS:
-        if least <= timestamp < least * 1_000:
-            return int(timestamp * factor)
-    return None
+    return next((int(timestamp * unit) for unit in _UNITS if _FIRST <= timestamp * unit < _LAST), None)
 
 
 class EventClock:

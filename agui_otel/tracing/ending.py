@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import os
 import threading
 import traceback
 import weakref
@@ -71,6 +72,9 @@ class Open(Protocol):
     def finish(self, reason: Reason) -> None:
         """End it, if it has not ended."""
 
+    def forget(self) -> None:
+        """Never end it: that is another process's."""
+
 
 _open: dict[int, weakref.ref[Open]] = {}
 _tracers: weakref.WeakKeyDictionary[TracerProvider, Tracer] = weakref.WeakKeyDictionary()
@@ -90,6 +94,19 @@ def ended(session: Open) -> None:
 def open_sessions() -> int:
     """How many sessions are open in this process."""
     return len(_open)
+
+
+def _forget_all() -> None:
+    """In a forked child: what was open is the parent's to end."""
+    for reference in list(_open.values()):
+        session = reference()
+        if session is not None:
+            session.forget()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
 
 
 def tracer_of(provider: TracerProvider) -> Tracer:

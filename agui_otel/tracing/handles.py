@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, set_span_in_context
+from opentelemetry.trace import Link, NonRecordingSpan, Span, set_span_in_context
 
 from agui_otel.protocol.entities import PathSum
 from agui_otel.tracing.gauges import Open
@@ -47,6 +47,12 @@ class SpanHandle:
             attributes[TRUNCATED] = [*kept, *attributes.get(TRUNCATED, ())]
         self._truncated = attributes.get(TRUNCATED, [])
         self.span.set_attributes(attributes)
+
+    def end(self, at: int | None) -> None:
+        """End the span at `at`; of an ended one only its context is kept, for children and links that come later."""
+        self.span.end(at)
+        self.span = NonRecordingSpan(self.span.get_span_context())
+        self._context = None
 
 
 class StateFold:

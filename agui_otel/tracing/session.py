@@ -91,7 +91,12 @@ class Session:
         keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
         self._threads = Remembering(memory, boundary, settings.anonymous_threads, keep_content=keep)
         self._tracker = tracker = Tracker(
-            Options(content.text_limit, settings.max_paths, guarded_verdict(observer.tool_failed, boundary)),
+            Options(
+                content.text_limit,
+                settings.max_paths,
+                guarded_verdict(observer.tool_failed, boundary),
+                borrowed=True,
+            ),
             given=_read(given, boundary),
             agent_name=agent_name or settings.agent_name,
             recall=self._threads.recall,
@@ -197,6 +202,14 @@ class Session:
         finally:
             for entity in reversed(list(self._open)):
                 self._end(entity, at)
+            self.presence.leave()
+            self._writer.release()
+
+    def forget(self) -> None:
+        """In a forked child: the open spans are the parent's, and end there."""
+        if self._ending.acquire(blocking=False):
+            self._receive, self._continues = _ignore, _never
+            self._open.clear()
             self.presence.leave()
             self._writer.release()
 

@@ -26,6 +26,9 @@ from agui_otel.tracing.metrics import Instruments
 from agui_otel.tracing.starting import Describe, Placement, Starter, put
 from agui_otel.tracing.waiting import WaitingEvents
 
+MAX_LINKS = s.MAX_SPAN_EVENTS
+"""Links that one span is started with: as many as the SDK keeps."""
+
 
 class SpanWriter:
     """Writes the spans of one stream.
@@ -148,8 +151,10 @@ class SpanWriter:
         attributes = self._start.owned(tool.owner, "TOOL")
         self._name_tool(tool, attributes)
         if tool.late_children:
-            attributes[s.LATE_CHILD_SPAN_ID] = [_span_id(child) for child in tool.late_children]
-        links = list(map(link_to, tool.links))
+            attributes[s.LATE_CHILD_SPAN_ID] = [_span_id(child) for child in tool.late_children[:MAX_LINKS]]
+        links = list(map(link_to, tool.links[:MAX_LINKS]))
+        if len(tool.links) > len(links):
+            attributes[s.OMITTED + "links"] = len(tool.links) - len(links)
         span = self._start.entity(_tool_span_name(tool), tool, tool.owner.handle.context, attributes, links)
         tool.handle = SpanHandle(span, attributes)
 
@@ -183,7 +188,7 @@ class SpanWriter:
             put(attributes, s.TOOL_ANSWERED_BY_NAME, tool.answered_by[1])
         self._start.fail(tool, attributes)
         handle.set(attributes)
-        handle.span.end(tool.ended_at)
+        handle.end(tool.ended_at)
         self._metrics.tool_closed(
             tool.name or "",
             tool.owner.handle.token,
@@ -225,7 +230,7 @@ class SpanWriter:
             elif entity.chars:
                 self._content.reasoning_output(entity.text, attributes, entity.chars)
             handle.set(attributes)
-            handle.span.end(entity.ended_at)
+            handle.end(entity.ended_at)
         entity.forget()
 
     def _open_step(self, step: Step) -> None:
@@ -240,7 +245,7 @@ class SpanWriter:
         if step.handle is not None:
             if step.unclosed:
                 step.handle.span.set_attribute(s.UNCLOSED, True)
-            step.handle.span.end(step.ended_at)
+            step.handle.end(step.ended_at)
 
     def _usage(self, reported: t.UsageReported) -> None:
         agent, usage, at = reported

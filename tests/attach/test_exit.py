@@ -79,3 +79,30 @@ def test_what_is_open_at_the_exit_is_cancelled(kind: str, end: str) -> None:
     runs = [span["attributes"]["agui.outcome"] for span in spans if span["parent_id"] is None]
     streams = 2 if kind == "two providers" else 1
     assert (["cancelled"] * streams, 4 * streams) == (runs, len(spans))
+
+
+FORK = """
+import gc, os
+stream = trace_events(produced_sync(WHOLE))
+next(stream)
+child = os.fork()
+if child == 0:
+    if sys.argv[1] == "exit":
+        sys.exit(0)
+    del stream
+    gc.collect()
+    trace.get_tracer_provider().shutdown()
+    os._exit(0)
+os.waitpid(child, 0)
+list(stream)
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "collected"])
+def test_a_forked_child_leaves_its_parents_spans_alone(how: str) -> None:
+    """The stream is the parent's: its spans end there, once, however the child ends."""
+    program = PROGRAM.replace("import HALF, produced", "import WHOLE, produced_sync") + FORK
+    done = subprocess.run([sys.executable, "-c", program, how], capture_output=True, text=True, check=True)
+    spans = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(spans) == len({span["context"]["span_id"] for span in spans})
+    assert {"success"} == {span["attributes"].get("agui.outcome", "success") for span in spans}

@@ -151,3 +151,22 @@ def test_however_many_of_a_kind_stay_bounded(kind: str) -> None:
 def _run_of(events: Iterable[Event]) -> Iterator[Event]:
     yield RUN
     yield from events
+
+
+def told(size: int) -> Iterator[Event]:
+    """A run whose subagents and tool calls end, each with so many characters of its own everywhere."""
+    yield RUN
+    for number in range(10_000):
+        content = f"{number:>{size}}"
+        yield {**subagent(f"s{number}", "scout"), "description": content}
+        yield from tool_call(f"c{number}", content[:size], subagentRunId=f"s{number}")
+        yield {**result(f"c{number}"), "content": content}
+        yield {**finished(f"s{number}"), "result": content}
+
+
+@pytest.mark.parametrize("capture", ["full", "metadata"])
+def test_what_has_been_told_is_let_go(monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
+    """Of what ended only its identity stays until the run's end, however much it said."""
+    monkeypatch.setattr("tests.attach.test_memory.SETTINGS", Settings(capture=capture, max_value=CAP))
+    little, much = growth(told(20), 100, 3_000), growth(told(900), 100, 3_000)
+    assert much - little < 3_000 / 6 * 1_500

@@ -14,7 +14,7 @@ from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NoOpTracerProvider, get_current_span, set_span_in_context
 
-from agui_otel import trace_events
+from agui_otel import Settings, trace_events
 from tests.support.sources import DONE, INPUT, RUN, WHOLE, custom
 from tests.support.watched import FULL, Watched, parent_id, span_id, trace_id, values
 
@@ -380,3 +380,50 @@ def test_other_spans_report_no_tokens(watched: Watched, attributes: dict[str, st
     list(trace_events(source(), **watched.keywords))
     list(other)
     assert ["usage m", "invoke_agent", "invoke_agent"] == [span.name for span in watched.spans]
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+def test_closing_closes_the_source_before_it_returns(disabled: bool) -> None:
+    """Traced or not, what the source does in its cleanup is done, and what it raises is raised, by ``aclose``."""
+    seen: list[str] = []
+
+    async def source() -> AsyncIterator[Any]:
+        try:
+            yield {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+            yield {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"}
+        finally:
+            await asyncio.sleep(0)
+            seen.append("closed")
+            raise ValueError("cleanup")
+
+    async def main() -> None:
+        stream = trace_events(source(), config=Settings(disabled=disabled))
+        await anext(stream)
+        with pytest.raises(ValueError, match="cleanup"):
+            await stream.aclose()
+        seen.append("returned")
+
+    asyncio.run(main())
+    assert ["closed", "returned"] == seen
+
+
+def test_a_loop_that_shuts_down_may_close_the_source_itself() -> None:
+    """It closes every generator that is left, ours and its source at once; neither complains."""
+    complaints: list[str] = []
+    kept: list[Any] = []
+
+    async def source() -> AsyncIterator[Any]:
+        try:
+            while True:
+                yield {"type": "CUSTOM", "name": "x", "value": 1}
+        finally:
+            await asyncio.sleep(0.01)
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told)))
+        kept.append(trace_events(source()))
+        async for _ in kept[0]:
+            break
+
+    asyncio.run(main())
+    assert [] == complaints

@@ -75,3 +75,10 @@ def test_an_event_that_cannot_be_read_has_no_timestamp(make: Any) -> None:
     clock = EventClock()
     assert (NOW, None) == clock.read(make(), NOW)
     assert (NOW, None) == clock.read({"timestamp": make()}, NOW)
+
+
+@given(st.one_of(st.integers(), st.floats(allow_nan=True, allow_infinity=True)))
+def test_every_time_fits_a_span(timestamp: float) -> None:
+    """Whatever a producer sends, a time is one of this century, in nanoseconds that 64 bits hold, or none."""
+    time = nanoseconds(timestamp)
+    assert time is None or 946_684_800 * 10**9 <= time < 4_102_444_800 * 10**9

@@ -414,3 +414,11 @@ invoke_agent supervisor [AGENT] success
             "execute_tool task", "gen_ai.tool.call.id", "agui.continued"
         )
         assert ["quirk"] == second.rules()
+
+
+def test_an_interrupt_that_is_answered_twice_at_once_waited_once() -> None:
+    """A resume that names an interrupt twice is one answer."""
+    thread = Thread()
+    thread.run(started("a"), interrupted("i", run="a"))
+    traced = thread.run(started("b"), finished("b"), given=given("b", resume=answers("i", "i")))
+    assert [1] == [count for _, count in traced.metric("agui.interrupt.wait")]

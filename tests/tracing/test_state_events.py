@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from agui_otel.testing import capture
 from tests.support.traced import Traced, trace
 from tests.support.wire import (
     broke,
@@ -286,3 +288,25 @@ class TestCaps:
             RUN,
             *(f"agui.omitted.{kind}" for kind in ("custom", "notes", "unknown", "snapshots", "steps", "activities")),
         )
+
+
+def test_a_host_may_go_on_with_its_own_state() -> None:
+    """A host that sends its live document, and changes it afterwards, is told from one that sends the same again."""
+    document: dict[str, Any] = {"plan": {"steps": []}}
+
+    def live() -> Iterator[Any]:
+        yield started()
+        yield state(document)
+        document["plan"]["steps"].append("a")
+        yield state(document)
+        yield state(document)
+        document["plan"]["steps"].append("b")
+        yield patch(("add", "/plan/steps/-", "b"))
+        yield finished()
+
+    captured = capture()
+    list(captured.trace_events(live()))
+    (run,) = captured.spans
+    assert [("/plan",), ("/plan",), (), ("/plan/steps/1",)] == [
+        (event.attributes or {})["agui.state.paths"] for event in run.events
+    ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from agui_otel import Settings, trace_events
 from agui_otel.protocol.usage import Usage, read_usage, summed
@@ -233,3 +234,19 @@ def test_the_metric_counts_every_token_once() -> None:
         ({**model, "gen_ai.token.type": "input"}, 100),
         ({**model, "gen_ai.token.type": "output"}, 50),
     ] == sorted(traced.metric("agui.tokens"), key=str)
+
+
+@pytest.mark.parametrize("count", [2**63 - 1, 9 * 10**18, 10**30, 1e300])
+def test_counts_that_no_exporter_carries_are_none(count: float) -> None:
+    """Neither alone nor summed do they reach a span or the metric: one would spoil every export of the process."""
+    entry = {"model": "big", "inputTokens": count, "outputTokens": 10**12}
+    traced = trace(started(), *[custom() | {"metadata": {"usage": [entry]}}] * 3, finished(usage=[entry]))
+    encode_spans(traced.spans).SerializeToString()
+    assert [({"gen_ai.request.model": "big", "gen_ai.token.type": "output"}, 10**12)] == traced.metric("agui.tokens")
+
+
+def test_models_beyond_a_hundred_count_as_one() -> None:
+    """So many are told apart in one run, and no token is lost."""
+    events = [custom() | {"metadata": {"usage": [{"model": f"m{n}", "inputTokens": 1}]}} for n in range(150)]
+    traced = trace(started(), *events, finished())
+    assert (101, 150) == (len(spent(traced)), sum(tokens for _, tokens, _, _ in spent(traced)))
