@@ -28,8 +28,9 @@ def step_started(scope: Scope, event: Event, at: int) -> Agent:
         step = Step(name, owner, at)
         owner.steps[name] = step
         owner.child_failed = False
-        scope.open_steps[name] += 1
-        scope.opened(step, at)
+        scope.open_steps[name] = scope.open_steps.get(name, 0) + 1
+        if scope.options.steps:
+            scope.opened(step, at)
     return owner
 
 
@@ -38,7 +39,7 @@ def step_finished(scope: Scope, event: Event, at: int) -> Agent:
     owner, name = scope.writer(event.get("subagentRunId")), event["stepName"]
     holder: Agent | None = owner
     if name not in owner.steps:
-        others = (scope.run, *scope.agents) if scope.open_steps[name] else ()
+        others = (scope.run, *scope.agents) if scope.open_steps.get(name) else ()
         holder = next((agent for agent in others if name in agent.steps), None)
     if holder is not None:
         _fold_step(scope, holder.steps.pop(name), at)
@@ -60,7 +61,8 @@ def _fold_step(scope: Scope, step: Step, at: int) -> None:
     fold.count += 1
     fold.duration += max(0, at - step.opened_at)
     fold.unclosed = fold.unclosed or step.unclosed
-    scope.close(step, at)
+    if scope.options.steps:
+        scope.close(step, at)
 
 
 def close_steps(scope: Scope, agent: Agent, at: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ class Options:
     ``max_paths``: JSON Pointers named for one state update.
     ``tool_failed``: called with a tool's name and its result; a true value makes the call an error, a string is its
     ``error.type``. AG-UI has no error flag on results.
+    ``steps``: whether each step is told, or only what is folded of them on their owners.
     ``borrowed``: whether event dicts stay the caller's, who may change them later: the state that they carry is copied.
     """
 
@@ -34,6 +34,7 @@ class Options:
     max_paths: int = 64
     tool_failed: ToolFailed | None = None
     borrowed: bool = False
+    steps: bool = False
 
 
 class Scope:
@@ -60,7 +61,7 @@ class Scope:
         self.activity_owners: Owners = {}
         self.reasoning: dict[str, Reasoning] = {}
         self.reasoning_spans: dict[str, Reasoning] = {}
-        self.open_steps: Counter[str] = Counter()
+        self.open_steps: dict[str, int] = {}
         self.late: dict[str, list[Subagent]] = {}
         self.reopening: set[str] = set()
         self.answered: dict[str, OpenInterrupt] = {}

@@ -184,7 +184,10 @@ class Tracker:
             if breach is not None:
                 remarks = [*(remarks or ()), breach]
         if remarks is None:
-            self._handle_parts(parts, event, out, at)
+            if len(parts) == 1 and parts[0] is event and "metadata" not in event:
+                self._handle(event, kind, out, at)
+            else:
+                self._handle_parts(parts, event, out, at)
         elif kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None):
             self._handle_parts(parts, event, out, at)
             self._violations(remarks, kind, out, at)
@@ -209,12 +212,11 @@ class Tracker:
         """Handle what `event` stands for. What its metadata says of usage counts once."""
         agent: Agent | None = None
         for part in parts:
-            agent = self._handle(part, out, at)
+            agent = self._handle(part, part["type"], out, at)
         if "metadata" in event and agent is not None and self.scope is not None:
             lifecycle.add_usage(self.scope, agent, event)
 
-    def _handle(self, event: Event, out: list[Transition], at: int) -> Agent:
-        kind = event["type"]
+    def _handle(self, event: Event, kind: str, out: list[Transition], at: int) -> Agent:
         if kind == "RUN_STARTED":
             return self._run_started(event, out, at)
         scope = self.scope or self._open_run(None, out, at)

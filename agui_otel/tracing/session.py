@@ -96,6 +96,7 @@ class Session:
                 settings.max_paths,
                 guarded_verdict(observer.tool_failed, boundary),
                 borrowed=True,
+                steps=settings.steps == "spans",
             ),
             given=_read(given, boundary),
             agent_name=agent_name or settings.agent_name,
