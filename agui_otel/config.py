@@ -171,6 +171,19 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = _environment_names()
 """The environment variables of each option, the one that decides first."""
 
 
+def checked(config: Settings | None) -> Settings | None:
+    """`config` itself. Raises `ConfigurationError` for what is no `Settings`, such as a dict of them."""
+    if config is not None and not isinstance(config, Settings):
+        raise ConfigurationError(f"config should be a Settings, not {type(config).__name__}")
+    return config
+
+
+def switched_off(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The environment variable by which tracing is switched off; None where it is not."""
+    found = _from_environment(environ, without={})
+    return found["disabled"][0] if "disabled" in found and Settings().disabled else None
+
+
 def variable(name: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """The environment variable's value without surrounding blanks, or None when unset or empty."""
     return environ.get(name, "").strip() or None

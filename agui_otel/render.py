@@ -28,7 +28,9 @@ OUTCOME_STYLES = {
     "error": "bold red",
 }
 
-_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "\ufffd")
+_BIDI = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Characters that turn the direction of the text after them, so that it reads as it is not."""
+_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *_BIDI), "\ufffd")
 _PATHS_SHOWN = 6
 _TEXT_SHOWN = 100
 

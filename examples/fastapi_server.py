@@ -1,6 +1,6 @@
 """An AG-UI server with FastAPI, traced: the three lines that tracing takes are marked.
 
-    pip install agui-otel ag-ui-protocol fastapi uvicorn
+    pip install . ag-ui-protocol fastapi uvicorn    # in a checkout of agui-otel
     PHOENIX_COLLECTOR_ENDPOINT=http://localhost:6006 python examples/fastapi_server.py
     curl -N localhost:8000/agent -H 'content-type: application/json' -d '{
         "threadId": "thread-1", "runId": "run-1", "messages": [{"id": "1", "role": "user", "content": "Rain?"}]}'

@@ -1,6 +1,6 @@
 """A deep agent with two researchers at work at once, served by ag-ui-langgraph and traced. Asks no model.
 
-    pip install agui-otel ag-ui-langgraph deepagents
+    pip install . ag-ui-langgraph deepagents                    # in a checkout of agui-otel
     python examples/langgraph_agent.py                          # the trace as a tree, here
     python examples/langgraph_agent.py http://localhost:6006    # the trace in a Phoenix that runs there
 

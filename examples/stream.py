@@ -3,7 +3,7 @@
     python examples/stream.py                          # the trace as a tree, here
     python examples/stream.py http://localhost:6006    # the trace in a Phoenix that runs there
 
-Needs `pip install agui-otel ag-ui-protocol`. The agent is a script: it asks no model.
+Needs `pip install . ag-ui-protocol` in a checkout of agui-otel. The agent is a script: it asks no model.
 """
 
 from __future__ import annotations

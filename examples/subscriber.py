@@ -3,7 +3,8 @@
     python examples/subscriber.py                          # the traces as trees, here
     python examples/subscriber.py http://localhost:6006    # the traces in a Phoenix that runs there
 
-Needs `pip install agui-otel`. The events are JSON objects, as they come from the wire; the second run fails.
+Needs `pip install .` in a checkout of agui-otel. The events are JSON objects, as they come from the wire; the second
+run fails.
 """
 
 from __future__ import annotations

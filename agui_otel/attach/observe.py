@@ -12,7 +12,7 @@ from opentelemetry.context import Context, attach, create_key, detach, get_curre
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
-from agui_otel.config import Settings
+from agui_otel.config import Settings, checked
 from agui_otel.exporting import Handle, current_handle, handle_for
 from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
@@ -82,10 +82,10 @@ def observer(
 ) -> Observer:
     """How to observe. Where no providers are given, each stream uses those that there are when it starts.
 
-    Raises ConfigurationError where the environment holds a setting that is not allowed.
+    Raises ConfigurationError where the environment holds a setting that is not allowed, and where `config` is none.
     """
     return Observer(
-        settings=config if config is not None else environment_settings(),
+        settings=checked(config) or environment_settings(),
         tracer_provider=tracer_provider,
         meter_provider=meter_provider,
         redact=redact,

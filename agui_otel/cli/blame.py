@@ -24,7 +24,9 @@ that it replaced. POINTER (RFC 6901) asks for one path and what lies below it. N
 """
 
 _SHOWN = 60
-"""Characters shown of a value in the list of all paths."""
+"""Characters shown of a value in a list of paths."""
+_WHOLE = 1024 * 1024
+"""Characters shown of the value at the path that was asked for: one that shares parts may be longer than any memory."""
 
 
 def register(commands: Any) -> None:
@@ -57,11 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"agui-otel: {error}", file=sys.stderr)
         status = 2
     rows = list(history.rows(pointer))
+    if status and not rows:
+        return status
     if pointer and not rows:
         print(f"agui-otel: {recording.path}: the state has no {pointer}", file=sys.stderr)
         return 2
-    limit = None if pointer else _SHOWN
-    for line in _aligned([row.columns(limit) for row in rows]) or ["the state is empty"]:
+    for line in _aligned([row.columns(_WHOLE if pointer and row.pointer == pointer else _SHOWN) for row in rows]) or [
+        "the state is empty"
+    ]:
         print(printable(line))
     for problem in history.problems:
         print(f"agui-otel: {recording.path}: {problem}", file=sys.stderr)
@@ -87,7 +92,7 @@ class Row(NamedTuple):
     value: Any
     before: Any
 
-    def columns(self, limit: int | None) -> tuple[str, ...]:
+    def columns(self, limit: int) -> tuple[str, ...]:
         """The row as text; values are cut at `limit` characters."""
         was = f"  (was: {_shown(self.before, limit)})" if self.when else ""
         return (self.pointer or '""', self.writer, self.when, _shown(self.value, limit) + was)
@@ -184,11 +189,49 @@ def _at(value: Any, pointer: str) -> Any:
     return value
 
 
-def _shown(value: Any, limit: int | None) -> str:
+def _shown(value: Any, limit: int) -> str:
+    """`value` as compact JSON, `limit` characters at most. No more of it is looked at than is shown."""
     if value is ABSENT:
         return "absent"
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+    pieces: list[str] = []
+    length = 0
+    for piece in _pieces(value, limit):
+        pieces.append(piece)
+        length += len(piece)
+        if length > limit:
+            return "".join(pieces)[: limit - 1] + "…"
+    return "".join(pieces)
+
+
+def _pieces(value: Any, limit: int) -> Iterator[str]:
+    """The compact JSON of `value`, whatever its depth, as it is asked for; a string is cut when it is longer."""
+    ends: list[str] = [""]
+    opened: list[Iterator[tuple[str, Any]]] = [iter([("", value)])]
+    while opened:
+        lead, part = next(opened[-1], (ends[-1], ABSENT))
+        yield lead
+        if part is ABSENT:
+            opened.pop()
+            ends.pop()
+        elif isinstance(part, dict):
+            yield "{"
+            opened.append(_members(part, limit))
+            ends.append("}")
+        elif isinstance(part, list):
+            yield "["
+            opened.append(("," if index else "", element) for index, element in enumerate(part))
+            ends.append("]")
+        else:
+            yield _scalar(part, limit)
+
+
+def _members(value: dict[str, Any], limit: int) -> Iterator[tuple[str, Any]]:
+    for index, (name, part) in enumerate(value.items()):
+        yield ("," if index else "") + _scalar(name, limit) + ":", part
+
+
+def _scalar(value: Any, limit: int) -> str:
+    return json.dumps(value[:limit] if isinstance(value, str) else value, ensure_ascii=False)
 
 
 def _aligned(rows: list[tuple[str, ...]]) -> list[str]:

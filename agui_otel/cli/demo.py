@@ -18,6 +18,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from agui_otel.attach.stream import trace_events
 from agui_otel.cli.script import APPROVAL, PLANNER, START, Conversation
 from agui_otel.cli.terminal import print_trees
+from agui_otel.cli.tracing import require_tracing, why_dropped
+from agui_otel.errors import AguiOtelError
 from agui_otel.exporting import Handle, setup
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url
 from agui_otel.protocol.patch import apply
@@ -46,14 +48,18 @@ def register(commands: Any) -> None:
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--once", action="store_true", help="exit when the traces are in Phoenix")
+    parser.add_argument("--once", action="store_true", help="stop Phoenix and exit when the traces are in it")
     parser.add_argument("--port", type=int, help="Phoenix's port (default: 6006, or a free one)")
     parser.add_argument("--dir", metavar="DIR", help="keep Phoenix's database here (default: a temporary one)")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demonstration. Raises `PhoenixError` where Phoenix is not installed or does not come up."""
+    """Run the demonstration. Raises `PhoenixError` where Phoenix is not installed or does not come up.
+
+    Raises `ConfigurationError` where the environment switches tracing off: before Phoenix is started.
+    """
+    require_tracing(exported=True)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         return _demonstrate(arguments)
@@ -69,13 +75,19 @@ def _demonstrate(arguments: argparse.Namespace) -> int:
         with setup(phoenix=server.url, project=PROJECT) as handle:
             thread = f"offsite-{uuid.uuid4().hex[:8]}"
             spans = _converse(handle, thread)
-        _show(spans, server.url, thread)
-        if not arguments.once:
-            print("\nPhoenix stays up until you press Ctrl-C.", flush=True)
-            try:
-                threading.Event().wait()
-            except KeyboardInterrupt:
-                print()
+        _show(spans)
+        if arguments.once and arguments.dir is None:
+            print("Phoenix stops now, and its database goes with it. Without --once it stays up.", flush=True)
+            return 0
+        _show_links(spans, server.url, thread)
+        if arguments.once:
+            print(f"\nPhoenix stops now, and these pages with it. Its database is kept in {arguments.dir}.", flush=True)
+            return 0
+        print("\nPhoenix stays up until you press Ctrl-C.", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print()
     return 0
 
 
@@ -87,6 +99,8 @@ def _converse(handle: Handle, thread: str) -> tuple[ReadableSpan, ...]:
     asyncio.run(_play(Conversation(thread)))
     handle.force_flush()
     spans = exporter.get_finished_spans()
+    if not spans:
+        raise AguiOtelError(f"nothing of the conversation was sent: {why_dropped()}")
     assert handle.phoenix_url is not None
     PhoenixClient(handle.phoenix_url).wait_for_spans(PROJECT, len(spans), trace_ids=_trace_ids(spans))
     return spans
@@ -107,10 +121,14 @@ async def _play(conversation: Conversation) -> None:
         pass
 
 
-def _show(spans: tuple[ReadableSpan, ...], url: str, thread: str) -> None:
+def _show(spans: tuple[ReadableSpan, ...]) -> None:
     print()
-    print_trees(spans)
-    print()
+    for trace_id in _trace_ids(spans):
+        print_trees([span for span in spans if _trace_ids((span,)) == [trace_id]], known=spans)
+        print()
+
+
+def _show_links(spans: tuple[ReadableSpan, ...], url: str, thread: str) -> None:
     for number, trace_id in enumerate(_trace_ids(spans), start=1):
         print(f"run {number}:   {trace_url(url, trace_id)}")
     print(f"session: {session_url(url, thread)}", flush=True)

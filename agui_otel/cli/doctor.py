@@ -53,7 +53,9 @@ def register(commands: Any) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--phoenix", metavar="URL", help="examine this Phoenix (default: as the environment says)")
     where.add_argument("--endpoint", metavar="URL", help="examine this OTLP receiver")
-    parser.add_argument("--project", metavar="NAME", help="Phoenix project (default: PHOENIX_PROJECT_NAME)")
+    parser.add_argument(
+        "--project", metavar="NAME", help="Phoenix project (else PHOENIX_PROJECT or PHOENIX_PROJECT_NAME)"
+    )
     parser.add_argument("--app", metavar="MODULE", help="import this module first, as server or server:app")
     parser.add_argument("--agent", metavar="URL", help="post a run to this agent, and examine its stream")
     parser.add_argument("--message", metavar="TEXT", default="Hello", help="what it is asked (default: Hello)")

@@ -12,12 +12,11 @@ from urllib.parse import SplitResult, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener, getproxies, proxy_bypass
 
 from agui_otel.config import variable
-from agui_otel.exporting.destination import GRPC_PORT, Destination
+from agui_otel.exporting.destination import GRPC_PORT, Destination, address
 
 _SECONDS = 5.0
 LOCAL = ("localhost", "127.0.0.1", "::1")
 """Hosts that no proxy of the environment leads to."""
-_HTTP_PORT = 4318
 
 
 class Problem(Exception):  # noqa: N818 - it is the command's finding, not an error of it
@@ -27,20 +26,6 @@ class Problem(Exception):  # noqa: N818 - it is the command's finding, not an er
         super().__init__(found)
         self.found = found
         self.fix = fix
-
-
-def address(destination: Destination) -> SplitResult:
-    """Where the exporter sends traces: the endpoint, or what the standard variables say in its place."""
-    if destination.endpoint is not None:
-        return urlsplit(destination.endpoint)
-    specific = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", os.environ)
-    named = specific or variable("OTEL_EXPORTER_OTLP_ENDPOINT", os.environ)
-    if destination.protocol == "grpc":
-        text = named or f"http://localhost:{GRPC_PORT}"
-        return urlsplit(text if "://" in text else f"//{text}")
-    if specific is not None:
-        return urlsplit(specific)
-    return urlsplit(f"{(named or f'http://localhost:{_HTTP_PORT}').rstrip('/')}/v1/traces")
 
 
 def connect(destination: Destination) -> str:

@@ -12,11 +12,14 @@ from typing import Any, BinaryIO
 from agui_otel.cli.captures import without_head
 from agui_otel.errors import InputError
 from agui_otel.protocol.har import Exchange, is_har, read_har
+from agui_otel.protocol.inputs import input_in
 from agui_otel.protocol.recording import Payload, read, read_run_input, read_times
 
 STDIN = "-"
 
 _CHUNK = 64 * 1024
+_LARGEST_INPUT = 64 * 1024 * 1024
+"""Bytes of a file that is read again to tell what it is."""
 _NUMBERED = re.compile(r"(.+)#([1-9][0-9]{0,8})")
 
 
@@ -49,9 +52,20 @@ class Recording:
             above, body = without_head(self._chunks(on_read), path=self.path)
             yield from read(body, path=self.path, max_event_bytes=max_event_bytes)
         except InputError as error:
+            if self._is_run_input():
+                raise InputError("not AG-UI: a RunAgentInput, not a recording", path=self.path) from None
             if not above or error.line is None:
                 raise
             raise InputError(error.args[0], path=error.path, line=error.line + above) from None
+
+    def _is_run_input(self) -> bool:
+        """Whether the file is what was posted, which stands beside a recording."""
+        if self.size is None or self.size > _LARGEST_INPUT or not Path(self.path).is_file():
+            return False
+        try:
+            return input_in(Path(self.path).read_bytes()) is not None
+        except OSError:
+            return False
 
     def _chunks(self, on_read: Callable[[int], object] | None) -> Iterator[bytes]:
         try:
@@ -74,9 +88,26 @@ def open_recordings(paths: Sequence[str]) -> list[Recording]:
 
     `FILE#2` names the second of a HAR file. Raises `InputError` for what is not there or is wrong.
     """
+    found = []
+    for one in open_each(paths):
+        if isinstance(one, InputError):
+            raise one
+        found.append(one)
+    return found
+
+
+def open_each(paths: Sequence[str]) -> Iterator[Recording | InputError]:
+    """Find the recordings as `open_recordings` does; what is not there or is wrong comes as its error, in its place.
+
+    Raises `InputError` where standard input is named twice.
+    """
     if paths.count(STDIN) > 1:
         raise InputError("standard input can be read once only", path=STDIN)
-    return [recording for path in paths for recording in _open(path)]
+    for path in paths:
+        try:
+            yield from _open(path)
+        except InputError as error:
+            yield error
 
 
 def open_recording(path: str) -> Recording:

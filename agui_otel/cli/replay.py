@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from agui_otel.cli.recordings import Recording, open_recordings
 from agui_otel.cli.refusals import Refusals
-from agui_otel.cli.tracing import report, trace_recordings
+from agui_otel.cli.tracing import report, require_tracing, trace_recordings, why_dropped
 from agui_otel.config import Settings
-from agui_otel.errors import AguiOtelError
+from agui_otel.errors import AguiOtelError, InputError
 from agui_otel.exporting import Handle, setup
 from agui_otel.phoenix import PhoenixClient, trace_url
+from agui_otel.render import printable
 
 _ABOUT = """\
 Trace recordings as if they were being streamed now, and send the traces somewhere:
@@ -53,21 +55,25 @@ def register(commands: Any) -> None:
         help="where the traces go (default: phoenix)",
     )
     parser.add_argument("--endpoint", metavar="URL", help="Phoenix, or the base URL of an OTLP receiver")
-    parser.add_argument("--project", metavar="NAME", help="Phoenix project (default: PHOENIX_PROJECT_NAME)")
+    parser.add_argument(
+        "--project", metavar="NAME", help="Phoenix project (else PHOENIX_PROJECT or PHOENIX_PROJECT_NAME)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay. Exit status 2 where a file could not be read whole or the traces were not taken, else 0."""
+    printed = arguments.to in ("console", "json")
+    require_tracing(exported=not printed)
     recordings = open_recordings(arguments.files)
-    if arguments.to in ("console", "json"):
+    if printed:
         return _print(recordings, indent=4 if arguments.to == "console" else None)
     return _send(recordings, arguments)
 
 
 def _print(recordings: Sequence[Recording], *, indent: int | None) -> int:
     exporter = _Printer(indent)
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(sampler=ALWAYS_ON, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     settings = Settings().model_copy(update={"metrics": False})
     errors = trace_recordings(recordings, settings=settings, tracer_provider=provider, after=lambda _: exporter.check())
@@ -89,13 +95,17 @@ def _send(recordings: Sequence[Recording], arguments: argparse.Namespace) -> int
         assert isinstance(handle.tracer_provider, TracerProvider)
         ended = _Ended(handle)
         handle.tracer_provider.add_span_processor(ended)
+        dropped: list[str] = []
 
         def after(recording: Recording) -> None:
             if not handle.force_flush(_FLUSH_SECONDS) or refusals.first is not None:
                 raise AguiOtelError(f"the traces were not taken: {refusals.first or 'it took too long'}")
-            for name, trace_id in ended.take_roots():
+            roots = ended.take_roots()
+            if not roots:
+                dropped.append(recording.path)
+            for name, trace_id in roots:
                 page = trace_url(handle.phoenix_url, trace_id) if handle.phoenix_url else f"trace {trace_id}"
-                print(f"{recording.path}: {name}: {page}")
+                print(printable(f"{recording.path}: {name}: {page}"))
             sys.stdout.flush()
 
         errors = trace_recordings(
@@ -105,7 +115,13 @@ def _send(recordings: Sequence[Recording], arguments: argparse.Namespace) -> int
             meter_provider=handle.meter_provider,
             after=after,
         )
-    return report(errors)
+    unread = {error.path for error in errors}
+    return report([*errors, *_nothing_of(path for path in dropped if path not in unread)])
+
+
+def _nothing_of(paths: Iterable[str]) -> Iterator[InputError]:
+    """What to say of recordings of which nothing was sent though they could be read."""
+    return (InputError(f"nothing was sent: {why_dropped()}", path=path) for path in paths)
 
 
 class _Printer(SpanExporter):
@@ -140,7 +156,7 @@ class _Ended(SpanProcessor):
 
     def on_end(self, span: ReadableSpan) -> None:
         context = span.get_span_context()
-        if span.parent is None and context is not None:
+        if span.parent is None and context is not None and context.trace_flags.sampled:
             self._roots.append((span.name, f"{context.trace_id:032x}"))
         self._count += 1
         if self._count % _FLUSH_EVERY == 0:

@@ -12,14 +12,33 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from agui_otel.cli.recordings import Recording
-from agui_otel.config import Settings
-from agui_otel.errors import InputError
+from agui_otel.config import Settings, switched_off, variable
+from agui_otel.errors import ConfigurationError, InputError
 from agui_otel.protocol.recording import Timeline, lay_out
 from agui_otel.tracing.memory import InProcessMemory
 from agui_otel.tracing.session import Observer, Session
 
 _LONG = 1024 * 1024
 """From this size in bytes on, a file has a progress bar."""
+
+
+def require_tracing(*, exported: bool = False) -> None:
+    """Raise `ConfigurationError` where the environment switches tracing off, or, `exported`, the sending of traces."""
+    name = switched_off()
+    if name is not None:
+        raise ConfigurationError(f"tracing is switched off by {name}: unset it")
+    if exported and variable("OTEL_TRACES_EXPORTER") == "none":
+        raise ConfigurationError("the sending of traces is switched off by OTEL_TRACES_EXPORTER=none: unset it")
+
+
+def why_dropped() -> str:
+    """What to say where no span came out of a stream that was traced."""
+    sampler = variable("OTEL_TRACES_SAMPLER")
+    if sampler is None:
+        return "no span was recorded"
+    argument = variable("OTEL_TRACES_SAMPLER_ARG")
+    told = f" with OTEL_TRACES_SAMPLER_ARG={argument}" if argument is not None else ""
+    return f"OTEL_TRACES_SAMPLER={sampler}{told} dropped it: unset it"
 
 
 def trace_recordings(

@@ -9,10 +9,11 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from agui_otel.cli.recordings import Recording, open_recordings
 from agui_otel.cli.terminal import print_trees
-from agui_otel.cli.tracing import report, trace_recordings
+from agui_otel.cli.tracing import report, require_tracing, trace_recordings
 from agui_otel.config import Settings
 
 _ABOUT = """\
@@ -38,9 +39,10 @@ def register(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the trees. Exit status 2 where a file could not be read to its end, else 0."""
+    require_tracing()
     recordings = open_recordings(arguments.files)
     exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
+    provider = TracerProvider(sampler=ALWAYS_ON, shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     earlier: list[ReadableSpan] = []
 

@@ -12,6 +12,7 @@ Phoenix there are metrics only if a variable names their endpoint. `OTEL_TRACES_
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -25,6 +26,7 @@ from agui_otel.errors import ConfigurationError
 Protocol = Literal["http/protobuf", "grpc"]
 PROTOCOLS: tuple[Protocol, ...] = ("http/protobuf", "grpc")
 GRPC_PORT = 4317
+HTTP_PORT = 4318
 PHOENIX_PORT = 6006
 
 
@@ -161,6 +163,20 @@ def _to_otlp(
     if (stated or _protocol_of_port(endpoint)) == "grpc":
         return Destination("grpc", parts.geturl(), sent)
     return Destination("http/protobuf", f"{parts.geturl()}/v1/{signal}", sent)
+
+
+def address(destination: Destination, environ: Mapping[str, str] = os.environ) -> SplitResult:
+    """Where the exporter sends traces: the endpoint, or what the standard variables say in its place."""
+    if destination.endpoint is not None:
+        return urlsplit(destination.endpoint)
+    specific = variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", environ)
+    named = specific or variable("OTEL_EXPORTER_OTLP_ENDPOINT", environ)
+    if destination.protocol == "grpc":
+        text = named or f"http://localhost:{GRPC_PORT}"
+        return urlsplit(text if "://" in text else f"//{text}")
+    if specific is not None:
+        return urlsplit(specific)
+    return urlsplit(f"{(named or f'http://localhost:{HTTP_PORT}').rstrip('/')}/v1/traces")
 
 
 def _protocol(source: str, value: str | None) -> Protocol | None:

@@ -42,16 +42,26 @@ class Handle:
         own_meter_provider: SdkMeterProvider | None = None,
         phoenix_url: str | None = None,
         project: str | None = None,
+        receiver: str | None = None,
         exit_timeout: float = 5.0,
     ) -> None:
         self.tracer_provider = tracer_provider
         self.meter_provider = meter_provider
         self.phoenix_url = phoenix_url
         self.project = project
+        self._receiver = receiver
         self._queue = queue
         self._own_meter_provider = own_meter_provider
         self._exit_timeout = exit_timeout
         self._closed = False
+
+    def __repr__(self) -> str:
+        """Where traces go: the address, and nothing that is sent along."""
+        if self.phoenix_url is not None:
+            way = f"traces to Phoenix at {self.phoenix_url}, project {self.project}"
+        else:
+            way = f"traces to {self._receiver}" if self._receiver is not None else "traces go nowhere"
+        return f"<Handle: {way}{', shut down' if self._closed else ''}>"
 
     @property
     def exports_to_phoenix(self) -> bool:

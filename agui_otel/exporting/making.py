@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from urllib.parse import SplitResult
 
 from opentelemetry import metrics as metrics_api
 from opentelemetry.sdk.metrics import MeterProvider
@@ -14,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter
 
 from agui_otel.config import Settings, variable
 from agui_otel.errors import ConfigurationError
-from agui_otel.exporting.destination import Destination, Plan
+from agui_otel.exporting.destination import Destination, Plan, address
 from agui_otel.exporting.handle import Handle
 from agui_otel.exporting.queue import RESULTS, Limits, SpanQueue
 from agui_otel.tracing.metrics import instruments
@@ -47,8 +48,14 @@ def make(plan: Plan, settings: Settings, service_name: str | None, exit_timeout:
         own_meter_provider=own_meter_provider,
         phoenix_url=plan.phoenix_url,
         project=plan.project or ("default" if plan.phoenix_url else None),
+        receiver=None if plan.traces is None else _without_credentials(address(plan.traces)),
         exit_timeout=exit_timeout,
     )
+
+
+def _without_credentials(url: SplitResult) -> str:
+    """An address as it may be shown: without a user and a password."""
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
 
 
 def _resource(service_name: str | None, project: str | None) -> Resource:

@@ -11,7 +11,7 @@ from typing import Literal
 from opentelemetry import metrics as metrics_api
 from opentelemetry import trace as trace_api
 
-from agui_otel.config import Settings
+from agui_otel.config import Settings, checked
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting.destination import resolve
 from agui_otel.exporting.handle import Handle, current_handle, register
@@ -58,7 +58,7 @@ def setup(
     host has already set global providers (which `trace_events` uses without any set-up). With
     `AGUI_OTEL_DISABLED` or `OTEL_SDK_DISABLED` nothing is exported and the handle's providers do nothing.
     """
-    settings = config if config is not None else Settings()
+    settings = checked(config) or Settings()
     if settings.disabled:
         return Handle(trace_api.NoOpTracerProvider(), metrics_api.NoOpMeterProvider(), exit_timeout=exit_timeout)
     plan = resolve(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ag_ui.core import EventType, RunFinishedEvent, RunStartedEvent, TextMessageChunkEvent
 
-from agui_otel import trace_events
+from agui_otel import TracingSubscriber, trace_events
+from agui_otel.attach.asgi import TracingMiddleware
+from agui_otel.errors import ConfigurationError
 from tests.support.sources import DONE, INPUT, RUN, WHOLE, produced, produced_sync, read
 from tests.support.watched import Watched
 
@@ -81,3 +84,22 @@ def test_a_stream_that_is_never_read_is_nothing(watched: Watched) -> None:
     watched.check()
     assert [] == watched.spans
     assert RUN == next(source)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda config: trace_events([], config=config),
+        lambda config: TracingSubscriber(config=config),
+        lambda config: TracingMiddleware(nothing, config=config),
+    ],
+    ids=["trace_events", "TracingSubscriber", "TracingMiddleware"],
+)
+def test_settings_are_settings(way: Callable[[Any], object]) -> None:
+    """A dict in the place of settings is refused at the call, by every way in."""
+    with pytest.raises(ConfigurationError, match=r"^config should be a Settings, not dict$"):
+        way({"capture": "full"})
+
+
+async def nothing(*_: object) -> None:
+    """An application that does nothing."""

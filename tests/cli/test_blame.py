@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agui_otel.cli.blame import _shown
 from tests.support import recordings
 from tests.support.command import Command
 
@@ -137,3 +141,61 @@ def test_cut_file(command: Command) -> None:
     assert 2 == ran.status
     assert ["/messages", "/files"] == [row[0] for row in rows(ran.out)]
     assert "cut off in the middle of an event" in ran.err
+
+
+def test_unreadable_file(command: Command, tmp_path: Path) -> None:
+    """Of a file that is no recording nothing is said but that, with a pointer too."""
+    file = tmp_path / "run.jsonl"
+    file.write_text('{"level": "info"}\n')
+    for pointer in ([], ["/plan"]):
+        ran = command("blame", file, *pointer)
+        assert (2, "", 1) == (ran.status, ran.out, len(ran.err.splitlines()))
+        assert ran.err.startswith(f"agui-otel: {file}:1: not AG-UI: ")
+
+
+def test_deep_state(command: Command) -> None:
+    """A value is shown however deep it lies and however deep it is; asked for by its path it is whole."""
+    piece, pieces = 100, 15
+    nested = json.loads("[" * piece + "]" * piece)
+    adds = [
+        {"op": "add", "path": "/a" + "/0" * (piece * number - 1) + "/-", "value": nested} for number in range(1, pieces)
+    ]
+    events = [EVENTS[0], {"type": "STATE_SNAPSHOT", "snapshot": {"a": nested}}, {"type": "STATE_DELTA", "delta": adds}]
+    stdin = "".join(json.dumps(event) + "\n" for event in events).encode()
+    ran = command("blame", "-", stdin=stdin)
+    assert (0, "", pieces) == (ran.status, ran.err, len(rows(ran.out)))
+    assert ["/a", "the run's own agent", "update 1, event 1", "[" * 59 + "…", "(was: absent)"] == rows(ran.out)[0]
+    assert "[" * piece * pieces + "]" * piece * pieces in command("blame", "-", "/a", stdin=stdin).out
+    below = "/a" + "/0" * (piece * pieces - 1)
+    assert [[below, "the run's own agent", "update 2, event 2", "[]", "(was: absent)"]] == rows(
+        command("blame", "-", below, stdin=stdin).out
+    )
+
+
+@pytest.mark.parametrize("pointer", [[], ["/a"]])
+def test_shared_state(command: Command, pointer: list[str]) -> None:
+    """A state whose parts were copied into each other 40 times, too long to be written down, is shown in part."""
+    copies = [{"op": "copy", "from": "/a", "path": f"/a/{number}"} for number in range(40)]
+    events = [
+        EVENTS[0],
+        {"type": "STATE_SNAPSHOT", "snapshot": {"a": {"x": 1}}},
+        *({"type": "STATE_DELTA", "delta": [copy]} for copy in copies),
+    ]
+    before = time.process_time()
+    ran = command("blame", "-", *pointer, stdin="".join(json.dumps(event) + "\n" for event in events).encode())
+    assert (0, "") == (ran.status, ran.err)
+    assert ran.out.startswith("/a ")
+    assert time.process_time() - before < 10
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    ),
+    st.integers(1, 40),
+)
+def test_values_are_compact_json(value: Any, limit: int) -> None:
+    """What is shown of a value is its compact JSON, cut at the limit."""
+    whole = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    assert _shown(value, limit) == (whole if len(whole) <= limit else whole[: limit - 1] + "…")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support import recordings
 from tests.support.command import Command
 
@@ -20,13 +22,18 @@ def written(folder: Path, content: str) -> Path:
 
 
 def test_recordings(command: Command) -> None:
-    """Of all recordings one breaks a rule: the failed subagent's text never ends."""
+    """Of all recordings one breaks a rule, a text that never ends; one has a run without end, which is no violation."""
     files = sorted(recordings.STREAMS.glob("*.jsonl"))
     ran = command("check", *files)
     (line,) = ran.out.splitlines()
-    assert (1, "") == (ran.status, ran.err)
+    open_run = f"agui-otel: {recordings.STREAMS}/disconnect.jsonl: the last run has no end\n"
+    assert (1, open_run) == (ran.status, ran.err)
     assert line.startswith(f"{recordings.STREAMS}/error_model_recovered.jsonl: event 82: unclosed_messages: ")
-    assert command("check", *(file for file in files if "recovered" not in file.name)) == (0, "no violations\n", "")
+    assert command("check", *(file for file in files if "recovered" not in file.name)) == (
+        0,
+        "no violations\n",
+        open_run,
+    )
 
 
 def test_forms_agree(command: Command) -> None:
@@ -83,6 +90,41 @@ def test_wrong_file(command: Command, tmp_path: Path) -> None:
 
 def test_standard_input(command: Command) -> None:
     """`-` reads standard input."""
-    ran = command("check", "-", stdin=(START + START).encode())
+    ran = command("check", "-", stdin=(START + START + END).encode())
     assert (1, "") == (ran.status, ran.err)
     assert ran.out.startswith("-: event 1: run_active: ")
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("content", "is_open"),
+    [
+        (START, True),
+        (START + END + START, True),
+        ('{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"x"}\n', True),
+        (START + END, False),
+        (START + '{"type":"RUN_ERROR","message":"no"}\n', False),
+    ],
+)
+def test_a_run_without_end(command: Command, tmp_path: Path, content: str, is_open: bool, more: list[str]) -> None:
+    """A run that the stream leaves open is said on standard error, and is no violation."""
+    file = written(tmp_path, content)
+    ran = command("check", *more, file)
+    assert (f"agui-otel: {file}: the last run has no end\n" if is_open else "") == ran.err
+    assert ran.status == (0 if content.startswith(START) else 1)
+
+
+def test_a_missing_file_does_not_stop_it(command: Command, tmp_path: Path) -> None:
+    """The files after one that is not there are read; the status is 2."""
+    missing = tmp_path / "missing.jsonl"
+    ran = command("check", missing, written(tmp_path, START + START + END))
+    assert (2, f"agui-otel: {missing}: No such file or directory\n") == (ran.status, ran.err)
+    assert "event 1: run_active: " in ran.out
+
+
+def test_text_is_shown_in_the_direction_of_reading(command: Command, tmp_path: Path) -> None:
+    """Characters that turn the direction of text do not reach the terminal."""
+    turned = "a\u202ab\u202ec\u2066d\u2069e"
+    message = {"type": "TEXT_MESSAGE_END", "messageId": turned}
+    ran = command("check", written(tmp_path, START + json.dumps(message) + "\n" + END))
+    assert "a\ufffdb\ufffdc\ufffdd\ufffde" in ran.out

@@ -80,6 +80,7 @@ class Once(NamedTuple):
     out: str
     err: str
     server: EmbeddedPhoenix
+    directory: Path
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +90,14 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Once]:
     with _start("--once", "--dir", str(directory)) as process:
         out, err = process.communicate()
     with EmbeddedPhoenix(directory) as server:
-        yield Once(process.returncode, out, err, server)
+        yield Once(process.returncode, out, err, server, directory)
 
 
 def test_once(once: Once) -> None:
     """`--once` ends by itself, with the trees and the links printed and both runs in Phoenix's database."""
     assert (0, "") == (once.status, once.err)
+    assert f"Phoenix stops now, and these pages with it. Its database is kept in {once.directory}." in once.out
+    assert "\n\ninvoke_agent planner  success" in once.out
     assert "! state 5: hotel-scout overwrote /budget/spent of flight-scout" in once.out
     assert "invoke_agent restaurant-scout  error  tables.example did not answer in 5 s" in once.out
     assert GOLDEN.read_text(encoding="utf-8") == _stored(once.server.url, once.out)
@@ -147,6 +150,31 @@ def test_waits_and_stops() -> None:
     assert (0, "") == (process.returncode, err)
     with socket.socket() as probe:
         assert 0 != probe.connect_ex(("127.0.0.1", int(url.rpartition(":")[2])))
+
+
+def test_once_without_a_directory() -> None:
+    """No links to pages are printed when Phoenix and its database go at once."""
+    with _start("--once") as process:
+        out, err = process.communicate()
+    assert (0, "") == (process.returncode, err)
+    assert "Phoenix stops now, and its database goes with it. Without --once it stays up.\n" in out
+    assert "/redirects/" not in out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "switched"),
+    [
+        ("AGUI_OTEL_DISABLED", "true", "tracing is switched off by AGUI_OTEL_DISABLED"),
+        ("OTEL_SDK_DISABLED", "true", "tracing is switched off by OTEL_SDK_DISABLED"),
+        ("OTEL_TRACES_EXPORTER", "none", "the sending of traces is switched off by OTEL_TRACES_EXPORTER=none"),
+    ],
+)
+def test_switched_off(
+    command: Command, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, switched: str
+) -> None:
+    """Where nothing would be traced that is said before Phoenix is started, with status 2."""
+    monkeypatch.setenv(variable, value)
+    assert (2, "", f"agui-otel: {switched}: unset it\n") == command("demo", "--once")
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -133,3 +133,43 @@ def test_wrong_endpoint(command: Command) -> None:
     ran = command("replay", "--endpoint", "nonsense", SINGLE)
     assert (2, "") == (ran.status, ran.out)
     assert "nonsense" in ran.err
+
+
+@pytest.mark.parametrize("variable", ["AGUI_OTEL_DISABLED", "OTEL_SDK_DISABLED"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["replay", "--to", "otlp"],
+        ["replay", "--endpoint", "http://127.0.0.1:1"],
+        ["replay", "--to", "json"],
+        ["replay", "--to", "console"],
+        ["tree"],
+    ],
+    ids=" ".join,
+)
+def test_switched_off(command: Command, monkeypatch: pytest.MonkeyPatch, variable: str, call: list[str]) -> None:
+    """Where tracing is switched off a command that traces says by which variable, before anything else: status 2."""
+    monkeypatch.setenv(variable, "true")
+    expected = f"agui-otel: tracing is switched off by {variable}: unset it\n"
+    assert (2, "", expected) == command(*call, SINGLE)
+
+
+def test_sending_is_switched_off(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OTEL_TRACES_EXPORTER=none is said, and is no success; what is printed needs no exporter."""
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+    expected = "agui-otel: the sending of traces is switched off by OTEL_TRACES_EXPORTER=none: unset it\n"
+    for way in (["--to", "otlp"], []):
+        assert (2, "", expected) == command("replay", *way, SINGLE)
+    assert 0 == command("replay", "--to", "json", SINGLE).status
+
+
+def test_the_sampler_drops_everything(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording of which the sampler leaves nothing is status 2, and named with the variables that did it."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+    with http_receiver() as received:
+        ran = command("replay", "--to", "otlp", "--endpoint", received.url, SINGLE)
+    told = "OTEL_TRACES_SAMPLER=traceidratio with OTEL_TRACES_SAMPLER_ARG=0 dropped it: unset it"
+    assert (2, "", f"agui-otel: {SINGLE}: nothing was sent: {told}\n") == ran
+    assert [] == received.span_names()
+    assert spans(command("replay", "--to", "json", SINGLE).out)

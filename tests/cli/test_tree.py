@@ -148,3 +148,18 @@ def test_progress_of_long_files(tmp_path: Path) -> None:
     file.write_bytes(recordings.STREAMS.joinpath("raw_single.jsonl").read_bytes() * 10)
     assert "MB" in in_terminal("tree", file)
     assert "MB" not in in_terminal("tree", NESTED)
+
+
+def test_an_input_is_no_recording(command: Command) -> None:
+    """What was posted, given in the place of the recording beside it, is told for what it is."""
+    file = recordings.STREAMS / "nested.input.json"
+    assert (2, "", f"agui-otel: {file}: not AG-UI: a RunAgentInput, not a recording\n") == command("tree", file)
+
+
+def test_no_sampler_leaves_anything_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's sampler is for what is sent."""
+    shown = command("tree", NESTED).out
+    assert "researcher" in shown
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "false")
+    assert shown == command("tree", NESTED).out

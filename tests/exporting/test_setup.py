@@ -398,3 +398,27 @@ print(setup(endpoint=URL, metrics=False).meter_provider is mine)
             "with it, or setup(set_global=False) for providers beside it",
             "True",
         ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"phoenix": "http://phoenix.example"}, "traces to Phoenix at http://phoenix.example, project default"),
+        ({"endpoint": "http://user:secret@otlp.example:4318"}, "traces to http://otlp.example:4318/v1/traces"),
+        ({}, "traces to http://localhost:4318/v1/traces"),
+        ({"config": Settings(disabled=True)}, "traces go nowhere"),
+    ],
+)
+def test_a_handle_shows_where_traces_go(arguments: dict[str, Any], shown: str) -> None:
+    """A handle's representation has the address, without credentials, and whether it is shut down."""
+    handle = setup(**arguments, metrics=False, set_global=False, exit_timeout=0.1)
+    assert f"<Handle: {shown}>" == repr(handle)
+    handle.shutdown()
+    assert f"<Handle: {shown}, shut down>" == repr(handle)
+
+
+def test_settings_are_settings() -> None:
+    """A dict in the place of settings is refused."""
+    wrong: Any = {"disabled": True}
+    with pytest.raises(ConfigurationError, match=r"^config should be a Settings, not dict$"):
+        setup(config=wrong)
