@@ -6,6 +6,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Literal
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -165,7 +166,7 @@ def told(size: int) -> Iterator[Event]:
 
 
 @pytest.mark.parametrize("capture", ["full", "metadata"])
-def test_what_has_been_told_is_let_go(monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
+def test_what_has_been_told_is_let_go(monkeypatch: pytest.MonkeyPatch, capture: Literal["full", "metadata"]) -> None:
     """Of what ended only its identity stays until the run's end, however much it said."""
     monkeypatch.setattr("tests.attach.test_memory.SETTINGS", Settings(capture=capture, max_value=CAP))
     little, much = growth(told(20), 100, 3_000), growth(told(900), 100, 3_000)
