@@ -126,10 +126,11 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
-        if self._deltas.take(raw, at):
+        deltas = self._deltas
+        if deltas.take(raw, at):
             return _NOTHING
-        self._deltas.index += 1
-        self.last_event_ns = at
+        deltas.index += 1
+        deltas.last_event_ns = at
         out = self.said = []
         notes: list[str] = []
         try:
