@@ -233,9 +233,7 @@ class Tracker:
         owner = _HANDLERS[kind](scope, event, at)
         if "metadata" in event:
             streaming.keep_metadata(described or _described_by(scope, event), event)
-        agent = owner if owner.ended_at is None or scope.ends_now(owner) else owner.nearest_open()
-        agent.events += 1
-        agent.last_at = run.last_at = at
+        _count(owner, scope, at)
         return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
