@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import (
     AsyncGenerator,
@@ -216,13 +217,26 @@ async def _trace_async(
 async def _close(source: AsyncIterator[Event]) -> None:
     """Close the source, unless somebody does already: a loop that shuts down closes every generator by itself."""
     close = getattr(source, "aclose", None)
-    if close is None or getattr(source, "ag_running", False):
+    if close is None or (isinstance(source, AsyncGenerator) and (_is_running(source) or _loop_shuts_down())):
         return
     try:
         await close()
     except RuntimeError:
-        if not getattr(source, "ag_running", False):
+        if not _is_running(source):
             raise
+
+
+def _is_running(source: Any) -> bool:
+    return bool(getattr(source, "ag_running", False))
+
+
+def _loop_shuts_down() -> bool:
+    """Whether the event loop has begun to close its generators: two that close one fail. asyncio tells nobody else."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return bool(getattr(loop, "_asyncgens_shutdown_called", False))
 
 
 def _trace_sync(
