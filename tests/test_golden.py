@@ -22,6 +22,17 @@ def test_tree(name: str, steps: Literal["events", "spans"]) -> None:
 
 
 @pytest.mark.parametrize("name", names())
+def test_steps_change_nothing_else(name: str) -> None:
+    """The two golden files of a recording differ in its steps only, and have as many of them."""
+    events = (STREAMS / f"{name}.tree").read_text(encoding="utf-8").splitlines()
+    spans_ = (STREAMS / f"{name}.steps.tree").read_text(encoding="utf-8").splitlines()
+    folded = [line for line in events if line.lstrip().startswith("* agui.step ")]
+    steps = [line for line in spans_ if line.lstrip().startswith("step ")]
+    assert sum(int(line.split("agui.step.count=")[1].split()[0]) for line in folded) == len(steps)
+    assert sorted(set(events) - set(folded)) == sorted(set(spans_) - set(steps))
+
+
+@pytest.mark.parametrize("name", names())
 def test_identity(name: str) -> None:
     """Every span of a run carries its session and run, under both vocabularies, and stands in one trace."""
     by_run: dict[object, set[int]] = {}

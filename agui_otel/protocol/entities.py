@@ -254,7 +254,6 @@ class ActivityFold:
 class Agent(Entity):
     """The run's own agent, or one subagent invocation: who owns messages, tool calls, steps and subagents."""
 
-    level = "run"
     name: str | None = None
     description: str | None = None
     events = 0
@@ -312,7 +311,6 @@ class Agent(Entity):
 class Subagent(Agent):
     """One invocation of a subagent."""
 
-    level = "subagent"
     parent_tool_call_id: str | None = None
     parent_subagent_id: str | None = None
     parent_message_id: str | None = None
@@ -355,7 +353,6 @@ class Run(Agent):
         super().__init__(run_id or "", None, at)
         self.thread_id = thread_id
         self.input = given
-        self.interrupts: list[str] = []
         self.resumes: list[SpanRef] = []
 
     @property

@@ -73,7 +73,6 @@ def raise_interrupts(scope: Scope, outcome: dict[str, Any] | None, at: int) -> b
     else:
         return False
     for interrupt in raised:
-        scope.run.interrupts.append(interrupt.id)
         scope.raised[interrupt.id] = interrupt
         scope.out.append(interrupt)
     return outcome is not None or bool(raised)
