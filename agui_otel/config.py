@@ -13,9 +13,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from agui_otel.errors import ConfigurationError
 
@@ -112,8 +113,24 @@ class Settings(BaseModel):
         ge=1024,
         description="Bytes of one event; a larger one is a malformed event.",
     )
-    thread_memory: Literal["memory://"] = Field(
-        default="memory://", description="Where interrupted threads are remembered between runs: `memory://`."
+    thread_memory: str = Field(
+        default="memory://",
+        repr=False,  # it may hold a password
+        description=(
+            "Where interrupted threads are remembered between runs: `memory://` (in the process), "
+            "`sqlite:///relative/path` or `sqlite:////absolute/path` (a file, for the workers of one machine), "
+            "`redis://host:6379/0`, `rediss://…` or `unix://…` (a server, for several machines)."
+        ),
+    )
+    thread_memory_timeout: float = Field(
+        default=0.25,
+        gt=0,
+        le=60,
+        allow_inf_nan=False,
+        description=(
+            "Seconds that a shared store has for an answer. The host never waits for it; without an answer a run "
+            "is traced without links to the runs before it."
+        ),
     )
     thread_memory_ttl: float = Field(
         default=7 * 24 * 3600.0,
@@ -137,6 +154,12 @@ class Settings(BaseModel):
         description="Takes texts, results, state values and error messages away from what is captured.",
     )
 
+    @field_validator("thread_memory")
+    @classmethod
+    def _known_memory(cls, url: str) -> str:
+        memory_kind(url)
+        return url
+
     if not TYPE_CHECKING:  # the signature that type checkers see is the one made from the fields
 
         def __init__(self, **arguments: Any) -> None:
@@ -156,6 +179,33 @@ class Settings(BaseModel):
         if self.genai_capture is not None:
             return self.genai_capture
         return exports_to_phoenix
+
+
+SQLITE = "sqlite:///"
+_REDIS = ("redis://", "rediss://", "unix://")
+
+
+def memory_kind(url: str) -> Literal["memory", "sqlite", "redis"]:
+    """Which store `url` names. Raises `ConfigurationError`, a ValueError, where it is none, or needs what is missing."""
+    if url == "memory://":
+        return "memory"
+    if url.startswith(SQLITE) and url != SQLITE:
+        return "sqlite"
+    if url.startswith(_REDIS) and url not in _REDIS:
+        if find_spec("redis") is None:
+            raise ConfigurationError("redis-py is needed for this: pip install 'agui-otel[redis]'")
+        return "redis"
+    raise ConfigurationError(
+        "it should be memory://, sqlite:///path (sqlite:////path where it is absolute), "
+        "or redis://host, rediss://host or unix:///socket"
+    )
+
+
+def without_password(url: object) -> str:
+    """A URL as it may be shown: without its user, password and query."""
+    scheme, separator, rest = str(url).partition("://")
+    rest = rest.partition("?")[0]
+    return f"{scheme}{separator}{'…@' if '@' in rest else ''}{rest.rpartition('@')[2]}"
 
 
 def _environment_names() -> dict[str, tuple[str, ...]]:
@@ -224,7 +274,8 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> str:
             clauses.append(f"{option}: there is no such setting{_suggest(option, Settings.model_fields)}")
         else:
             allowed = detail["msg"][:1].lower() + detail["msg"][1:]
-            clauses.append(f"{sources.get(option, option)}={detail['input']!r}: {allowed}")
+            given = without_password(detail["input"]) if option == "thread_memory" else detail["input"]
+            clauses.append(f"{sources.get(option, option)}={given!r}: {allowed.removeprefix('value error, ')}")
     return "; ".join(clauses)
 
 

@@ -28,6 +28,8 @@ from pydantic import (
 VERSION: Final = 1
 MAX_ENTRIES = 256
 """Entries of one kind in one record; the oldest are dropped beyond, and counted in `ThreadRecord.dropped`."""
+MAX_RUNS = 16
+"""Runs in one record; the oldest are dropped beyond."""
 
 TraceId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 SpanId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
@@ -109,6 +111,22 @@ class PendingToolCall(_Record):
     answered: bool = False
 
 
+class SeenRun(_Record):
+    """A run that was traced, so that its stream is known when it comes again (trace model: streams that come again).
+
+    `marks` are short hashes of the ids that it opened first. `cut_off` is true where its stream broke off before its
+    end: then `subagents` and `tool_calls` are what was open at that moment.
+    """
+
+    id: str
+    span: SpanRef
+    at: FiniteFloat
+    cut_off: bool = False
+    marks: tuple[str, ...] = ()
+    subagents: tuple[SuspendedSubagent, ...] = ()
+    tool_calls: tuple[PendingToolCall, ...] = ()
+
+
 class ThreadRecord(_Record):
     """All that is remembered of one thread, each entry under its id.
 
@@ -120,14 +138,15 @@ class ThreadRecord(_Record):
     interrupts: dict[str, OpenInterrupt] = {}
     subagents: dict[str, SuspendedSubagent] = {}
     tool_calls: dict[str, PendingToolCall] = {}
+    runs: dict[str, SeenRun] = {}
     dropped: int = 0
     updated: FiniteFloat
 
-    @field_serializer("interrupts", "subagents", "tool_calls")
+    @field_serializer("interrupts", "subagents", "tool_calls", "runs")
     def _listed(self, entries: Mapping[str, _Record]) -> list[Any]:
         return list(entries.values())
 
-    @field_validator("interrupts", "subagents", "tool_calls", mode="before")
+    @field_validator("interrupts", "subagents", "tool_calls", "runs", mode="before")
     @classmethod
     def _by_id(cls, entries: Any) -> Any:
         if not isinstance(entries, list):
@@ -136,8 +155,13 @@ class ThreadRecord(_Record):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of the thread is left to remember."""
+        """Whether nothing of the thread waits for an answer."""
         return not (self.interrupts or self.subagents or self.tool_calls)
+
+    def since(self) -> float:
+        """Since when the oldest entry waits; infinity where nothing does."""
+        kinds = (self.interrupts, self.subagents, self.tool_calls)
+        return min((entry.since for entries in kinds for entry in entries.values()), default=float("inf"))
 
     def encode(self) -> bytes:
         """The record as JSON in UTF-8, surrogates included, for a store outside the process."""
@@ -174,7 +198,7 @@ class ThreadChange:
 
     `forget_*`: ids of what it answered or continued, when it ended well. `interrupts`, `subagents` and
     `tool_calls`: what it suspended or left pending. `answered_*`: ids of what it answered, whatever its
-    end.
+    end. `runs`: the run itself, where another process is to know that it was seen.
     """
 
     thread_id: str
@@ -182,6 +206,7 @@ class ThreadChange:
     interrupts: tuple[OpenInterrupt, ...] = ()
     subagents: tuple[SuspendedSubagent, ...] = ()
     tool_calls: tuple[PendingToolCall, ...] = ()
+    runs: tuple[SeenRun, ...] = ()
     forget_interrupts: frozenset[str] = frozenset()
     forget_subagents: frozenset[str] = frozenset()
     forget_tool_calls: frozenset[str] = frozenset()
@@ -194,7 +219,7 @@ class ThreadChange:
         return not (
             self.interrupts or self.subagents or self.tool_calls
             or self.forget_interrupts or self.forget_subagents or self.forget_tool_calls
-            or self.answered_interrupts or self.answered_tool_calls
+            or self.answered_interrupts or self.answered_tool_calls or self.runs
         )  # fmt: skip
 
     def apply(self, record: ThreadRecord | None) -> ThreadRecord:
@@ -213,11 +238,13 @@ class ThreadChange:
         subagents.update((entry.id, entry) for entry in self.subagents)
         tool_calls = _marked(old.tool_calls, self.forget_tool_calls, self.answered_tool_calls)
         tool_calls.update((entry.id, entry) for entry in self.tool_calls)
+        runs = {**old.runs, **{run.id: run for run in self.runs}}
         return ThreadRecord(
             thread_id=old.thread_id,
             interrupts=_newest(interrupts),
             subagents=_newest(subagents),
             tool_calls=_newest(tool_calls),
+            runs=dict(sorted(runs.items(), key=lambda item: item[1].at)[-MAX_RUNS:]),
             dropped=old.dropped + sum(_surplus(len(of)) for of in (interrupts, subagents, tool_calls)),
             updated=max(self.at, old.updated),
         )

@@ -9,15 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from agui_otel.config import SQLITE, memory_kind
 from agui_otel.errors import ConfigurationError
 from agui_otel.protocol.thread import OpenInterrupt, ThreadChange, ThreadRecord
+from agui_otel.tracing.runs import SeenRuns
 
 DEFAULT_TTL = 7 * 24 * 3600.0
 DEFAULT_SIZE = 10_000
+DEFAULT_TIMEOUT = 0.25
+SETTLED = 1 / 7
+"""How much of its time a thread has in a shared store in which nothing waits: it only says which runs were seen."""
 
 
 class Waiting(NamedTuple):
@@ -53,11 +59,16 @@ class Figure:
 class ThreadMemory(Protocol):
     """A store of thread records, shared by all sessions that use it, from any thread.
 
-    `scope` says whose interrupts its figure counts: this process's or those of all that share the store.
+    `seen` are the runs that this process traced with it, whatever their end. `scope` says whose interrupts
+    its figure counts: this process's or those of all that share the store.
     Where `immediate` is true no method ever blocks; else `read`, `write` and `figure` may block for as long
     as the store's own time limit and belong off the host's path. A store that cannot answer raises from
     `read` and `write`; the session counts that and goes on without. `figure` never raises.
     """
+
+    @property
+    def seen(self) -> SeenRuns:
+        """The runs that this process traced last."""
 
     @property
     def scope(self) -> Literal["process", "shared"]:
@@ -70,14 +81,20 @@ class ThreadMemory(Protocol):
     def read(self, thread_id: str, notes: list[str] | None = None, /) -> ThreadRecord | None:
         """The thread's record or None. One that cannot be understood is None, with a sentence in `notes`."""
 
-    def write(self, change: ThreadChange) -> None:
-        """Apply a run's change to what is stored now, in one step; a record left empty is deleted."""
+    def write(self, change: ThreadChange) -> int:
+        """Apply a run's change to what is stored now, in one step; a record left empty is deleted.
+
+        Returns how many threads were forgotten before their time to make room.
+        """
+
+    def waiting(self, limit: int) -> Iterator[ThreadRecord]:
+        """Threads in which something waits, the one that waits longest first; at most `limit` of them."""
 
     def figure(self) -> Figure | None:
         """The open interrupts of the store, or None when it cannot say."""
 
     def close(self) -> None:
-        """Give back what the store holds open; it is not used afterwards."""
+        """Give back what the store holds open."""
 
 
 class InProcessMemory:
@@ -95,6 +112,7 @@ class InProcessMemory:
         self, ttl: float = DEFAULT_TTL, size: int = DEFAULT_SIZE, clock: Callable[[], float] = time.time
     ) -> None:
         self.evicted = 0
+        self.seen = SeenRuns()
         self._ttl = ttl
         self._size = size
         self._clock = clock
@@ -110,14 +128,14 @@ class InProcessMemory:
         with self._lock:
             return self._current(thread_id, self._clock())
 
-    def write(self, change: ThreadChange) -> None:
-        """Apply a run's change to the thread's record."""
+    def write(self, change: ThreadChange) -> int:
+        """Apply a run's change to the thread's record. What a thread has but runs is not kept: `seen` has those."""
         with self._lock:
-            now = self._clock()
+            now, evicted = self._clock(), self.evicted
             record = change.apply(self._current(change.thread_id, now))
             if record.empty:
                 self._drop(change.thread_id)
-                return
+                return 0
             entry = self._threads[change.thread_id] = now + self._ttl, record
             self._threads.move_to_end(change.thread_id)
             if record.interrupts:
@@ -128,6 +146,14 @@ class InProcessMemory:
                 oldest, (until, _) = next(iter(self._threads.items()))
                 self.evicted += until > now
                 self._drop(oldest)
+            return self.evicted - evicted
+
+    def waiting(self, limit: int) -> Iterator[ThreadRecord]:
+        """Threads in which something waits."""
+        with self._lock:
+            now = self._clock()
+            records = [record for until, record in self._threads.values() if until > now]
+        return iter(sorted(records, key=ThreadRecord.since)[:limit])
 
     def figure(self) -> Figure:
         """The open interrupts of all threads."""
@@ -144,6 +170,7 @@ class InProcessMemory:
         with self._lock:
             self._threads.clear()
             self._interrupted.clear()
+            self.seen.clear()
 
     def _current(self, thread_id: str, now: float) -> ThreadRecord | None:
         entry = self._threads.get(thread_id)
@@ -162,19 +189,38 @@ class InProcessMemory:
 
 
 _opened: dict[str, ThreadMemory] = {}
-_opening = threading.Lock()
+_opening = threading.RLock()  # a collection in here may end a stream
 
 
-def open_memory(url: str, *, ttl: float = DEFAULT_TTL, size: int = DEFAULT_SIZE) -> ThreadMemory:
+def open_memory(
+    url: str, *, ttl: float = DEFAULT_TTL, size: int = DEFAULT_SIZE, timeout: float = DEFAULT_TIMEOUT
+) -> ThreadMemory:
     """The thread memory that `url` names: one per URL and process, made with the bounds of the first who
-    asks.
+    asks. Nothing is opened or connected before it is used.
 
-    `memory://` is in-process. Raises `ConfigurationError` for any other URL.
+    `memory://` is in-process, `sqlite:///path` a file, `redis://…` a server. A shared store waits `timeout`
+    seconds at most for an answer. Raises `ConfigurationError` for any other URL.
     """
-    if url != "memory://":
-        raise ConfigurationError(f"thread_memory={url!r}: it must be memory:// (in-process)")
+    memory = _opened.get(url)
+    if memory is not None:
+        return memory
     with _opening:
         memory = _opened.get(url)
         if memory is None:
-            memory = _opened[url] = InProcessMemory(ttl, size)
+            memory = _opened[url] = _make(url, ttl, size, timeout)
         return memory
+
+
+def _make(url: str, ttl: float, size: int, timeout: float) -> ThreadMemory:
+    kind = memory_kind(url)
+    if kind == "memory":
+        return InProcessMemory(ttl, size)
+    if kind == "sqlite":
+        from agui_otel.tracing.sqlite_memory import SQLiteMemory
+
+        return SQLiteMemory(Path(url.removeprefix(SQLITE)), ttl=ttl, size=size, timeout=timeout)
+    try:
+        from agui_otel.tracing.redis_memory import RedisMemory
+    except ImportError as error:
+        raise ConfigurationError(f"thread_memory: redis-py cannot be imported ({error})") from None
+    return RedisMemory(url, ttl=ttl, size=size, timeout=timeout)

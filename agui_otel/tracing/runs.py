@@ -1,11 +1,14 @@
-"""The runs that this process traced last, for the runs that name one of them as their parent (trace model: parents)."""
+"""The runs that this process traced last: for runs that name one as their parent, and for streams that come again."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from opentelemetry.trace import SpanContext
+
+from agui_otel.protocol.thread import MAX_RUNS, SeenRun
 
 MAX_IDS = 4096
 """Run ids that are known at once."""
@@ -45,6 +48,40 @@ class RecentRuns:
             sole = next(iter(threads.values())) if len(threads) == 1 else None
             return threads.get(thread_id, sole)
 
+
+class SeenRuns:
+    """The runs of each thread that ended here, whatever their end; the threads that were seen last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._threads: OrderedDict[str, dict[str, SeenRun]] = OrderedDict()
+
+    def add(self, thread_id: str, run: SeenRun) -> None:
+        """A run has ended. Ids that are too long are not kept."""
+        if len(run.id) > MAX_LENGTH or len(thread_id) > MAX_LENGTH:
+            return
+        with self._lock:
+            runs = dict(self._threads.get(thread_id, ()))
+            runs.pop(run.id, None)
+            runs[run.id] = run
+            if len(runs) > MAX_RUNS:
+                del runs[next(iter(runs))]
+            self._threads[thread_id] = runs
+            self._threads.move_to_end(thread_id)
+            if len(self._threads) > MAX_IDS:
+                self._threads.popitem(last=False)
+
+    def of(self, thread_id: str) -> Mapping[str, SeenRun]:
+        """The runs of a thread, by id."""
+        return self._threads.get(thread_id, _NONE)
+
+    def clear(self) -> None:
+        """Forget every run."""
+        with self._lock:
+            self._threads.clear()
+
+
+_NONE: Mapping[str, SeenRun] = {}
 
 RECENT_RUNS = RecentRuns()
 """Of this process."""
