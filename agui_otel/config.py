@@ -186,7 +186,7 @@ _REDIS = ("redis://", "rediss://", "unix://")
 
 
 def memory_kind(url: str) -> Literal["memory", "sqlite", "redis"]:
-    """Which store `url` names. Raises `ConfigurationError`, a ValueError, where it is none, or needs what is missing."""
+    """Which store `url` names. Raises `ConfigurationError` where it is none, or what it needs is not installed."""
     if url == "memory://":
         return "memory"
     if url.startswith(SQLITE) and url != SQLITE:

@@ -14,6 +14,7 @@ from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from agui_otel.config import Settings, checked
 from agui_otel.exporting import Handle, current_handle, handle_for
+from agui_otel.tracing.background import settle
 from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import Presence, session_in
@@ -164,8 +165,12 @@ def swallow(how: Observer, where: str, error: Exception) -> None:
 
 
 def flush(how: Observer, seconds: float) -> None:
-    """Export what has ended, with whatever provider `how` uses; returns when that is done, or took too long."""
+    """Export what has ended, with whatever provider `how` uses; returns when that is done, or took too long.
+
+    What still waits for a shared thread memory has half of the time to end.
+    """
     try:
+        settle(seconds / 2)
         handle = handle_of(how)
         if handle is not None:
             handle.force_flush(seconds)

@@ -14,12 +14,13 @@ from opentelemetry import trace as trace_api
 from agui_otel.cli.probes import Problem, connect, probe
 from agui_otel.cli.questions import ask
 from agui_otel.cli.refusals import Refusals
-from agui_otel.config import Settings, variable
+from agui_otel.config import Settings, memory_kind, variable, without_password
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting import Handle, current_handle, setup
 from agui_otel.exporting.destination import Plan, resolve
 from agui_otel.phoenix import PhoenixClient, PhoenixError, trace_url
 from agui_otel.render import printable
+from agui_otel.tracing.remembering import memory_of
 
 SPAN = "agui-otel doctor"
 """The name of the test span."""
@@ -94,6 +95,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[str]:
     yield probe(plan.traces)
     yield _test_span(where)
     yield _owner()
+    yield _memory()
 
 
 def _imported(name: str) -> str:
@@ -166,6 +168,31 @@ def _arrived(handle: Handle, trace_id: str) -> str:
             f"Phoenix took the test span, but does not show it: {error}", "see what Phoenix logs; its disk may be full"
         ) from None
     return f"a test span arrived in project {project}: {trace_url(url, trace_id)}"
+
+
+def _memory() -> str:
+    """The thread memory, and whether it answers."""
+    settings = Settings()
+    if memory_kind(settings.thread_memory) == "memory":
+        return (
+            "thread memory: in each process; a run that is resumed in another process is not joined to the one before"
+        )
+    shown = without_password(settings.thread_memory)
+    memory = memory_of(settings)
+    try:
+        memory.read(SPAN)
+        figure = memory.figure()
+    except Exception as error:  # noqa: BLE001 - a store's own errors
+        raise Problem(
+            f"the thread memory {shown} does not answer: {type(error).__name__}: {error}",
+            "resumed runs are traced without links until it does; AGUI_OTEL_THREAD_MEMORY says where it is",
+        ) from None
+    finally:
+        memory.close()
+    if figure is None:
+        raise Problem(f"the thread memory {shown} can be read only", "give it a primary, or a file that can be written")
+    waiting = sum(reason.open for reason in figure.reasons.values())
+    return f"thread memory: {shown}, which answers; {waiting} interrupts wait (agui-otel waiting)"
 
 
 def _owner() -> str:

@@ -31,7 +31,8 @@ Trace recordings as if they were being streamed now, and send the traces somewhe
   json     on standard output, one span a line, and nothing else
 
 With receive times (NAME.times) the spans have the recorded durations and the last file ends now. Files
-of one call share a memory, so that a resumed run finds the run that it continues.
+of one call share a memory, so that a resumed run finds the run that it continues; with a shared
+AGUI_OTEL_THREAD_MEMORY so do the files of all calls.
 """
 
 _FLUSH_EVERY = 500

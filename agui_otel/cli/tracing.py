@@ -12,10 +12,11 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from agui_otel.cli.recordings import Recording
-from agui_otel.config import Settings, switched_off, variable
+from agui_otel.config import Settings, memory_kind, switched_off, variable
 from agui_otel.errors import ConfigurationError, InputError
 from agui_otel.protocol.recording import Timeline, lay_out
-from agui_otel.tracing.memory import InProcessMemory
+from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
+from agui_otel.tracing.remembering import memory_of
 from agui_otel.tracing.session import Observer, Session
 
 _LONG = 1024 * 1024
@@ -49,7 +50,9 @@ def trace_recordings(
     meter_provider: MeterProvider | None = None,
     after: Callable[[Recording], None] | None = None,
 ) -> list[InputError]:
-    """Trace the recordings with one thread memory, and return what was wrong with them as files.
+    """Trace the recordings with the thread memory of the settings, and return what was wrong with them as files.
+
+    In the process's own memory they know of each other only.
 
     Receive times are laid out so that the last recording ends now (trace model: time). `after` is called
     when a recording has been traced, as far as it could be read. Content is captured unless the settings say
@@ -60,7 +63,8 @@ def trace_recordings(
         tracer_provider,
         meter_provider,
         phoenix=True,
-        memory=InProcessMemory(settings.thread_memory_ttl, settings.thread_memory_size),
+        memory=_memory(settings),
+        waits=True,
     )
     timelines = lay_out(
         [recording.times for recording in recordings],
@@ -75,6 +79,12 @@ def trace_recordings(
         if after is not None:
             after(recording)
     return errors
+
+
+def _memory(settings: Settings) -> ThreadMemory:
+    if memory_kind(settings.thread_memory) == "memory":
+        return InProcessMemory(settings.thread_memory_ttl, settings.thread_memory_size)
+    return memory_of(settings)
 
 
 def report(errors: Sequence[InputError]) -> int:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from agui_otel.tracing.background import settle
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 
@@ -83,10 +85,13 @@ class Handle:
     def force_flush(self, timeout: float = 10.0) -> bool:
         """Send everything that has ended until now; False when it was not sent within `timeout` seconds.
 
+        Runs that still wait for a shared thread memory are part of it.
+
         Sent is not accepted: what the receiver refused is logged, and counted in `agui.export.spans`.
         """
         due = time.monotonic() + timeout
-        done = self._queue is None or self._queue.force_flush(timeout * 1000)
+        settled = settle(timeout / 2)
+        done = (self._queue is None or self._queue.force_flush(_left(due) * 1000)) and settled
         if self._own_meter_provider is not None:
             try:
                 done = self._own_meter_provider.force_flush(_left(due) * 1000) and done
@@ -107,14 +112,16 @@ class Handle:
             self._closed = True
         _retire(self)
         atexit.unregister(self.shutdown)
-        due = time.monotonic() + (self._exit_timeout if timeout is None else timeout)
+        seconds = self._exit_timeout if timeout is None else timeout
+        due = time.monotonic() + seconds
+        settled = settle(seconds / 2)
         done = self._queue is None or self._queue.close(_left(due))
         if self._own_meter_provider is not None:
             try:
                 self._own_meter_provider.shutdown(timeout_millis=max(_left(due), 0.1) * 1000)
             except Exception:  # noqa: BLE001 - the SDK raises where a reader had no time
                 done = False
-        return done
+        return done and settled
 
     def __enter__(self) -> Handle:
         return self

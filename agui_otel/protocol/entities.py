@@ -342,6 +342,10 @@ class Run(Agent):
     input_run_id: str | None = None
     streamless = False
     implicit = False
+    in_midst = False
+    cut_off = False
+    goes_on = False
+    replayed = False
     started = False
     parent_run_id: str | None = None
     protocol_version: str | None = None

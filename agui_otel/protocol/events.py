@@ -122,6 +122,34 @@ def read(raw: object, notes: list[str]) -> dict[str, Any]:
         raise Malformed(message, kind if type(kind) is str else None) from None
 
 
+class Kept:
+    """An event that was read before, with what `read` said of it; `read` says the same again."""
+
+    __slots__ = ("error", "event", "notes", "timestamp")
+
+    def __init__(self, event: dict[str, Any], notes: list[str], error: Malformed | None) -> None:
+        self.event = event
+        self.notes = notes
+        self.error = error
+        self.timestamp = event.get("timestamp")
+
+
+def keep(raw: object) -> dict[str, Any] | Kept:
+    """`raw` for later: what `read` says of it then is what it says now, whatever happens to `raw` meanwhile."""
+    notes: list[str] = []
+    try:
+        event, error = read(raw, notes), None
+    except Malformed as caught:
+        event, error = caught.event, caught
+    try:
+        event = _plain(event)
+    except Exception:  # noqa: BLE001 - nested too deeply, or an object that raises: taken as it is
+        event = dict(event)
+    if error is not None:
+        error.event = event
+    return event if error is None and not notes else Kept(event, notes, error)
+
+
 def _checked(event: dict[str, Any], kind: str, shape: Shape, notes: list[str]) -> dict[str, Any]:
     try:
         checked: dict[str, Any] = shape(event, None, notes)
@@ -149,6 +177,11 @@ def _type_name(kind: object, event: dict[str, Any]) -> str:
 def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
     if isinstance(raw, Unreadable):
         raise Malformed(raw.reason)
+    if isinstance(raw, Kept):
+        notes.extend(raw.notes)
+        if raw.error is not None:
+            raise raw.error
+        return raw.event
     if raw is None or isinstance(raw, (str, bytes, bytearray, int, float, list, tuple, set, frozenset)):
         raise Malformed(f"event: expected an object, got {json_type(raw)}")
     event: dict[str, Any] = {}

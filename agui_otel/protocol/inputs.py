@@ -34,6 +34,11 @@ class RunInput:
     legacy_resume: Any = None
     """``forwardedProps.command.resume``: how interrupts were answered before 1.0."""
 
+    @property
+    def answers(self) -> bool:
+        """Whether it answers an interrupt."""
+        return bool(self.resume) or self.legacy_resume is not None
+
     def last_user_message(self) -> Any:
         """The content (a string or parts) of the last message whose role is user; None where there is none."""
         for message in reversed(self.messages):

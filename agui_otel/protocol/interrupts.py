@@ -7,12 +7,14 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from agui_otel.protocol import quirks
+from agui_otel.protocol.again import MAX_MARKS, marks_of
 from agui_otel.protocol.entities import Agent, Entity, Outcome, Run, Subagent, ToolCall
 from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.thread import (
     MAX_ENTRIES,
     OpenInterrupt,
     PendingToolCall,
+    SeenRun,
     SpanRef,
     SuspendedSubagent,
     ThreadChange,
@@ -73,6 +75,7 @@ def raise_interrupts(scope: Scope, outcome: dict[str, Any] | None, at: int) -> b
     else:
         return False
     for interrupt in raised:
+        scope.named(interrupt.id, at)
         scope.raised[interrupt.id] = interrupt
         scope.out.append(interrupt)
     return outcome is not None or bool(raised)
@@ -133,7 +136,7 @@ def _legacy(scope: Scope, at: int) -> Iterator[InterruptRaised]:
 def _asks_again(scope: Scope) -> bool:
     """Whether the run does not resume anything: what it asks was asked before."""
     given = scope.run.input
-    resumes = given is not None and (bool(given.resume) or given.legacy_resume is not None)
+    resumes = given is not None and given.answers
     return not resumes and not any(subagent.announced for subagent in scope.agents)
 
 
@@ -145,6 +148,8 @@ def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -
     run = scope.run
     assert run.thread_id is not None
     seconds = at / 1e9
+    if run.replayed:
+        return ThreadChange(thread_id=run.thread_id, at=seconds)
     if run.outcome not in (Outcome.SUCCESS, Outcome.INTERRUPT):
         return ThreadChange(
             thread_id=run.thread_id,
@@ -158,11 +163,37 @@ def thread_change(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -
         thread_id=run.thread_id,
         at=seconds,
         interrupts=tuple(_open_interrupt(scope, raised, ref_of) for raised in scope.raised.values()),
-        subagents=tuple(_suspended(s, ref_of, keep_content) for s in suspended),
+        subagents=tuple(_suspended(s, at, ref_of, keep_content) for s in suspended),
         tool_calls=tuple(_pending_calls(scope, run, at, ref_of)),
         forget_interrupts=frozenset(scope.answered),
         forget_subagents=frozenset(scope.continued_subagents | settled.subagents),
         forget_tool_calls=frozenset(scope.continued_calls | scope.answered_calls.keys() | settled.tool_calls),
+    )
+
+
+def seen_run(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -> SeenRun:
+    """The run as it is to be known when its stream comes again. One that goes on keeps the span of its first part."""
+    run, earlier = scope.run, scope.earlier
+    own = marks_of(scope.idents)
+    if earlier is None or not (run.goes_on or run.replayed):
+        marks, span = own, ref_of(run)
+    else:
+        marks, span = tuple(dict.fromkeys((*earlier.marks, *own)))[:MAX_MARKS], earlier.span
+    cut_off = run.cut_off and not run.replayed
+    return SeenRun(
+        id=run.id,
+        span=span,
+        at=at / 1e9,
+        cut_off=cut_off,
+        marks=marks,
+        subagents=tuple(
+            _suspended(each, at, ref_of, keep_content) for each in scope.subagents.values() if cut_off and each.is_open
+        )[-MAX_ENTRIES:],
+        tool_calls=tuple(
+            PendingToolCall(id=tool.id, name=tool.name or "", owner=tool.owner.tag, span=ref_of(tool), since=at / 1e9)
+            for ident, tool in scope.tools.items()
+            if cut_off and tool.is_open and ident is not None
+        )[-MAX_ENTRIES:],
     )
 
 
@@ -219,8 +250,7 @@ def _open_interrupt(scope: Scope, raised: InterruptRaised, ref_of: RefOf) -> Ope
     )
 
 
-def _suspended(subagent: Subagent, ref_of: RefOf, keep_content: bool) -> SuspendedSubagent:
-    assert subagent.ended_at is not None
+def _suspended(subagent: Subagent, at: int, ref_of: RefOf, keep_content: bool) -> SuspendedSubagent:
     return SuspendedSubagent(
         id=subagent.id,
         name=subagent.name,
@@ -230,7 +260,7 @@ def _suspended(subagent: Subagent, ref_of: RefOf, keep_content: bool) -> Suspend
         parent_message=subagent.parent_message_id,
         span=ref_of(subagent),
         interrupt_ids=subagent.interrupt_ids,
-        since=subagent.ended_at / 1e9,
+        since=(at if subagent.ended_at is None else subagent.ended_at) / 1e9,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agui_otel.protocol import again
 from agui_otel.protocol.entities import Agent, Failure, Outcome, Subagent
 from agui_otel.protocol.interrupts import raise_interrupts
 from agui_otel.protocol.marks import close_steps
@@ -44,9 +45,17 @@ def name_parent_run(scope: Scope, ident: str | None) -> None:
     if ident is None or ident == run.parent_run_id:
         return
     run.parent_run_id = ident
-    interrupts = scope.record.interrupts.values() if scope.record is not None else ()
-    span = next((interrupt.run for interrupt in interrupts if interrupt.run.run_id == ident), None)
-    scope.out.append(SpawnedBy(run, ident, span))
+    if not scope.awaited:
+        tell_parent_run(scope)
+
+
+def tell_parent_run(scope: Scope) -> None:
+    """Say by which run this one was spawned, where that was named, and which span it has, where that is remembered."""
+    ident = scope.run.parent_run_id
+    if ident is not None:
+        interrupts = scope.record.interrupts.values() if scope.record is not None else ()
+        span = next((interrupt.run for interrupt in interrupts if interrupt.run.run_id == ident), None)
+        scope.out.append(SpawnedBy(scope.run, ident, span))
 
 
 def _text(value: Any) -> str | None:
@@ -98,6 +107,7 @@ def _ended(scope: Scope, event: Event, at: int) -> None:
         scope.reported_usage[usage.key] = usage
     if scope.terminal_at is None:
         scope.terminal_at = at
+    again.settle(scope, at)
     scope.out.append(RunEnded(run, scope.terminal_at, scope))
 
 
@@ -109,7 +119,9 @@ def end_stream(scope: Scope, outcome: Outcome, failure: Failure | None, at: int)
             fail_run(scope, failure)
         else:
             run.outcome = outcome
+            run.cut_off = True
         scope.terminal_at = scope.terminal_at or at
+        again.settle(scope, at)
         scope.out.append(RunEnded(run, scope.terminal_at, scope))
     close_run(scope)
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agui_otel.protocol import again
 from agui_otel.protocol.entities import Agent, Entity, Message, Reasoning, Run, Step, Subagent, ToolCall
 from agui_otel.protocol.owners import Owners
 from agui_otel.protocol.state import StateLedger
 from agui_otel.protocol.transitions import Closed, InterruptRaised, Opened, Remark, Transition
 
 if TYPE_CHECKING:
-    from agui_otel.protocol.thread import OpenInterrupt, PendingToolCall, ThreadRecord
+    from agui_otel.protocol.thread import OpenInterrupt, PendingToolCall, SeenRun, ThreadRecord
     from agui_otel.protocol.usage import Usage
+
+_NONE: Mapping[str, SeenRun] = {}
+_NAMELESS = (Run, Step)
+_IN_MIDST = frozenset(
+    {
+        "message_not_open", "tool_call_not_open", "reasoning_not_open", "reasoning_message_not_open",
+        "subagent_not_active", "step_not_active", "chunk_without_id", "unknown_result",
+    }
+)  # fmt: skip
+"""What is broken or noted where something goes on, or ends, whose beginning was not in the stream."""
 
 ToolFailed = Callable[[str, Any], "bool | str"]
 
@@ -40,14 +51,22 @@ class Options:
 class Scope:
     """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over.
 
+    ``record`` and ``seen`` are what is remembered of the thread; ``awaited`` while that is not known yet. ``earlier``
+    is the run that had this one's ids, ``undecided`` whether it is the same, ``idents`` the first ids opened here.
+
     ``agents`` are the subagents in the order they were opened, ``subagents`` the latest of each id. The maps of owners
     hold, for each id, the tag of who owns it, None being the run's own agent (AG-UI 1.0: an id keeps its owner).
     """
 
-    def __init__(self, run: Run, options: Options, record: ThreadRecord | None, out: list[Transition]) -> None:
+    def __init__(self, run: Run, options: Options, out: list[Transition]) -> None:
         self.run = run
         self.options = options
-        self.record = record
+        self.record: ThreadRecord | None = None
+        self.seen: Mapping[str, SeenRun] = _NONE
+        self.awaited = False
+        self.earlier: SeenRun | None = None
+        self.undecided = False
+        self.idents: list[str] = []
         self.out = out
         self.agents: list[Subagent] = []
         self.subagents: dict[str, Subagent] = {}
@@ -84,7 +103,16 @@ class Scope:
 
     def opened(self, entity: Entity | Step, at: int) -> None:
         """Say that `entity` began."""
+        if type(entity) not in _NAMELESS:
+            self.named(entity.id, at)  # type: ignore[union-attr]
         self.out.append(Opened(entity, at))
+
+    def named(self, ident: str, at: int) -> None:
+        """The run opens what has this id: it may show that the run was seen before."""
+        if len(self.idents) < again.MAX_MARKS and type(ident) is str:  # a chunk's may be null
+            self.idents.append(ident)
+            if self.undecided:
+                again.decide(self, ident, at)
 
     def close(self, entity: Entity | Step, at: int) -> None:
         """End `entity`, whose outcome is decided, at `at` or, were that earlier, at its start."""
@@ -97,11 +125,13 @@ class Scope:
 
     def note(self, rule: str, message: str, at: int) -> None:
         """Advice about the current event: never a violation."""
+        self.run.in_midst |= rule in _IN_MIDST
         self.out.append(Remark(self.run, False, rule, message, self.index, self.type, at))
 
     def violation(self, rule: str, message: str, at: int) -> None:
         """The current event broke a rule."""
         self.run.violations += 1
+        self.run.in_midst |= rule in _IN_MIDST
         self.out.append(Remark(self.run, True, rule, message, self.index, self.type, at))
 
     def agent_named(self, tag: str | None) -> Agent | None:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -125,6 +125,13 @@ class SeenRun(_Record):
     marks: tuple[str, ...] = ()
     subagents: tuple[SuspendedSubagent, ...] = ()
     tool_calls: tuple[PendingToolCall, ...] = ()
+
+
+class Remembered(NamedTuple):
+    """What is known of a thread when a run of it begins: its record, and the runs that were seen, by id."""
+
+    record: ThreadRecord | None
+    seen: Mapping[str, SeenRun]
 
 
 class ThreadRecord(_Record):

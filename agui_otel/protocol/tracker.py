@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agui_otel.protocol import lifecycle, marks, quirks, streaming, subagents, toolcalls
+from agui_otel.protocol import again, lifecycle, marks, quirks, streaming, subagents, toolcalls
 from agui_otel.protocol.chunks import Expander, Refused
 from agui_otel.protocol.deltas import Deltas
 from agui_otel.protocol.early import Early
@@ -26,14 +26,15 @@ from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.interrupts import read_answers
 from agui_otel.protocol.rules import Judge
 from agui_otel.protocol.scope import Options, Scope
-from agui_otel.protocol.thread import ThreadRecord
+from agui_otel.protocol.thread import Remembered
 from agui_otel.protocol.transitions import Announced, Remark, Transition
 
 Event = dict[str, Any]
 Handler = Callable[[Scope, Event, int], Agent]
-Recall = Callable[[str], "ThreadRecord | None"]
+Recall = Callable[[str], "Remembered | None"]
 
 _NOTHING: tuple[Transition, ...] = ()
+_NOTHING_KNOWN: Remembered | None = Remembered(None, {})
 
 _HANDLERS: dict[str, Handler] = {
     "TEXT_MESSAGE_START": streaming.text_start,
@@ -71,10 +72,11 @@ _LIFECYCLE = frozenset({"SUBAGENT_STARTED", "SUBAGENT_FINISHED", "SUBAGENT_ERROR
 class Tracker:
     """Follows one stream.
 
-    `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread; it is asked
-    once a run and must not block. `agent_name` names the run's own agent. ``continues`` is the short cut for plain
-    deltas (`Deltas.take`), which `receive` tries first. ``said`` is what the last call that was no
-    plain delta has said, also where it raised before it could return that.
+    `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread, or None
+    where that is not known yet: then nothing may be received before `recalled`. It is asked once a run. `agent_name`
+    names the run's own agent. ``continues`` is the short cut for plain deltas (`Deltas.take`), which `receive` tries
+    first. ``said`` is what the last call that was no plain delta has said, also where it raised before it could return
+    that.
     """
 
     def __init__(
@@ -149,6 +151,15 @@ class Tracker:
         if notes and self.scope is not None:
             run = self.scope.run
             out.extend(Remark(run, False, "ill_typed_field", note, self.index, kind, at) for note in notes)
+        return out
+
+    def recalled(self, found: Remembered) -> Sequence[Transition]:
+        """What is remembered of the thread of the run that was opened last, which was awaited."""
+        out = self.said = []
+        scope = self.scope
+        if scope is not None and scope.awaited:
+            scope.out = out
+            self._remember(scope, found, scope.run.opened_at)
         return out
 
     def take_counts(self) -> dict[str, int]:
@@ -227,6 +238,8 @@ class Tracker:
         run = scope.run
         if not run.started:
             run.implicit = True
+            if scope.seen:
+                again.meet(scope, at)
         if run.attribution != "lifecycle" and event.get("subagentRunId") is not None:
             run.attribution = "lifecycle" if kind in _LIFECYCLE else "tags"
         described = _described_by(scope, event) if "metadata" in event else None
@@ -246,6 +259,7 @@ class Tracker:
             scope.run.implicit = False
             lifecycle.announce_run(scope, event, at)
             out.append(Announced(scope.run, at))
+            again.meet(scope, at)
         else:
             if scope is not None:
                 self._close_run(scope, out, at)
@@ -281,9 +295,13 @@ class Tracker:
             run.thread_id = given.thread_id if given is not None else None
         if run.thread_id is None and event is not None:
             run.thread_id = event["threadId"]
-        recall = self._recall
-        record = recall(run.thread_id) if recall is not None and run.thread_id is not None else None
-        scope = self.scope = Scope(run, self.options, record, out)
+        scope = self.scope = Scope(run, self.options, out)
+        found = _NOTHING_KNOWN
+        if self._recall is not None and run.thread_id is not None:
+            found = self._recall(run.thread_id)
+        scope.awaited = found is None
+        if found is not None:
+            scope.record, scope.seen = found
         self._deltas.follow(scope)
         scope.opened(run, at)
         if given is not None:
@@ -293,8 +311,20 @@ class Tracker:
         if event is not None:
             self._place(scope, event, out)
             lifecycle.announce_run(scope, event, at)
-        read_answers(scope, at)
+        if found is not None:
+            read_answers(scope, at)
+            if run.started:
+                again.meet(scope, at)
         return scope
+
+    def _remember(self, scope: Scope, found: Remembered, at: int) -> None:
+        """What `_open_run` does with what is remembered, where that came later."""
+        scope.record, scope.seen = found
+        scope.awaited = False
+        lifecycle.tell_parent_run(scope)
+        read_answers(scope, at)
+        if scope.run.started:
+            again.meet(scope, at)
 
     def _malformed(self, error: Malformed, out: list[Transition], at: int) -> None:
         """No event, or one that lacks what it needs: said, and used as far as a quirk or the end of a run allows."""

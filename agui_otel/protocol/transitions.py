@@ -121,6 +121,15 @@ class Resumes(NamedTuple):
     new: tuple[SpanRef, ...]
 
 
+class Met(NamedTuple):
+    """A run with these ids was seen before: this one goes on with it, is it once more, or is another one."""
+
+    run: Run
+    how: str  # "continued" | "replayed" | "repeated"
+    earlier: SpanRef
+    at: int
+
+
 class ToolCallAnswered(NamedTuple):
     """A tool message in the input, or a result, answers a call that an earlier run left pending."""
 
@@ -180,5 +189,5 @@ class UsageReported(NamedTuple):
 Transition = (
     Opened | Announced | Linked | Closed | RunEnded | SpawnedBy | StateWritten | Suspended | InterruptRaised
     | InterruptAnswered | Resumes | ToolCallAnswered | Custom | UnknownEvent | MessagesRestated | Remark | LeftOut
-    | UsageReported
+    | UsageReported | Met
 )  # fmt: skip

@@ -87,6 +87,28 @@ class AgentSpans:
         elif remembered is not None:
             handle.link(link_to(remembered))
 
+    def met(self, met: t.Met) -> None:
+        """A run with these ids was seen before: a link, and what it says as attributes."""
+        run, how, earlier, _ = met
+        handle: AgentHandle = run.handle
+        handle.link(link_to(earlier))
+        if how == "continued":
+            attributes: Attributes = {
+                s.CONTINUED: True,
+                s.CONTINUES_TRACE_ID: earlier.trace_id,
+                s.CONTINUES_SPAN_ID: earlier.span_id,
+                s.CONTINUES_RUN_ID: short(earlier.run_id),
+            }
+        else:
+            attributes = {s.REPEATS_TRACE_ID: earlier.trace_id, s.REPEATS_SPAN_ID: earlier.span_id}
+        handle.set(attributes)
+
+    def record_with(self, metrics: Instruments) -> None:
+        """Use these instruments from now on."""
+        self._metrics = metrics
+        self._events.record_with(metrics)
+        self._waiting.record_with(metrics)
+
     def _describe_run(self, run: Run, attributes: Attributes) -> str:
         if run.implicit:
             attributes[s.RUN_IMPLICIT] = True
@@ -212,6 +234,8 @@ class AgentSpans:
             attributes[s.VIOLATIONS] = agent.violations
             if agent.implicit:
                 attributes[s.RUN_IMPLICIT] = True
+                if agent.in_midst:
+                    attributes[s.PARTIAL] = True
         if agent.timestamp is not None:
             attributes[s.EVENT_TIMESTAMP] = agent.timestamp
         if agent.raws:

@@ -40,6 +40,11 @@ class Boundary:
             "Further errors of this kind are only counted (agui.observer.errors).",
         )
 
+    def count(self, where: str, times: int) -> None:
+        """Count what was lost by no error."""
+        if times:
+            self._metrics.observer_error(where, times)
+
 
 def tell(where: str, error: Exception, consequence: str) -> None:
     """Log that something of the observer failed, and what that means: the first of its kind in this process."""

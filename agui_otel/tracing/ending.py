@@ -16,9 +16,13 @@ from typing import Literal, Protocol
 from opentelemetry.trace import Tracer, TracerProvider
 
 from agui_otel.protocol.entities import Failure, Outcome
+from agui_otel.tracing.background import settle
 from agui_otel.tracing.inside import SCOPE
 
 Reason = Literal["exhausted", "error", "cancelled", "disconnected"]
+
+EXIT_SECONDS = 2.0
+"""How long the interpreter's exit waits for a shared thread memory at most."""
 
 OUTCOMES: dict[Reason, Outcome] = {
     "exhausted": Outcome.UNFINISHED,
@@ -128,11 +132,12 @@ def tracer_of(provider: TracerProvider) -> Tracer:
 
 
 def _end_all() -> None:
-    """The interpreter exits: what is open is cancelled."""
+    """The interpreter exits: what is open is cancelled, and what waits for a shared thread memory has a moment yet."""
     for reference in list(_open.values()):
         session = reference()
         if session is not None:
             session.finish("cancelled")
+    settle(EXIT_SECONDS)
 
 
 @cache

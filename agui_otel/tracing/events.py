@@ -31,6 +31,10 @@ class SpanEvents:
         self._content = content
         self._metrics = metrics
 
+    def record_with(self, metrics: Instruments) -> None:
+        """Use these instruments from now on."""
+        self._metrics = metrics
+
     def state(self, written: t.StateWritten) -> None:
         """One state update, on the run, with its producer; and the overwrites it made."""
         run, writer, kind, write, at = written

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from agui_otel.protocol.entities import Run
+from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.scope import ToolFailed
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.content import clean
@@ -90,6 +91,15 @@ def _primitive(value: Any) -> bool | int | float | str:
 
 def _text(value: Any) -> str:
     return clean(str.__str__(value if isinstance(value, str) else str(value)))
+
+
+def guarded_input(given: Any, boundary: Boundary) -> RunInput | None:
+    """`given` as a RunInput; None where it cannot be read: a host's object may raise anything."""
+    try:
+        return read_input(given)
+    except Exception as error:  # noqa: BLE001 - the boundary
+        boundary.swallow("input", error)
+        return None
 
 
 def guarded_verdict(tool_failed: ToolFailed | None, boundary: Boundary) -> ToolFailed | None:

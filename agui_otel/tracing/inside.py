@@ -80,6 +80,11 @@ def with_presence(context: Context, presence: Presence) -> Context:
     return set_value(_PRESENCE, presence, context)
 
 
+def wants_usage(wanted: str, watched: bool, presence: Presence) -> bool:
+    """Whether usage spans are wanted in the current run: `auto`, where nobody else's LLM span ended in it."""
+    return wanted == "on" or (wanted == "auto" and watched and not presence.saw_llm_span)
+
+
 def presence_in(context: Context | None = None) -> Presence | None:
     """The presence that `context` (None: the current one) carries."""
     found = get_value(_PRESENCE, context)

@@ -295,7 +295,9 @@ def _histogram(meter: Meter, name: str, description: str, buckets: tuple[float, 
         return meter.create_histogram(name, "s", description)
 
 
-_NOTHING = Instruments(NoOpMeter(SCOPE), 0)
+NO_METRICS = Instruments(NoOpMeter(SCOPE), 0)
+"""They do nothing."""
+
 _made: weakref.WeakKeyDictionary[MeterProvider, weakref.ref[Instruments]] = weakref.WeakKeyDictionary()
 _finding = threading.Lock()
 
@@ -308,13 +310,13 @@ def instruments(provider: MeterProvider | None = None, *, max_names: int = 200, 
     provider cannot make them, they do nothing.
     """
     if not enabled:
-        return _NOTHING
+        return NO_METRICS
     try:
         with _finding:
             current = get_meter_provider()
             chosen = current if provider is None else provider
             if isinstance(chosen, NoOpMeterProvider):
-                return _NOTHING
+                return NO_METRICS
             found = _known(chosen, is_global=chosen is current)
             if found is None:
                 found = Instruments(chosen.get_meter(SCOPE, _version()), max_names)
@@ -322,7 +324,7 @@ def instruments(provider: MeterProvider | None = None, *, max_names: int = 200, 
             return found
     except Exception as error:  # noqa: BLE001 - a host's provider costs the metrics, never the run
         _logger.warning("agui-otel records no metrics: the meter provider raised %s", type(error).__name__)
-        return _NOTHING
+        return NO_METRICS
 
 
 def _known(provider: MeterProvider, *, is_global: bool) -> Instruments | None:

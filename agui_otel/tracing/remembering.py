@@ -3,39 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
+from agui_otel.config import Settings
 from agui_otel.protocol.entities import Entity
-from agui_otel.protocol.interrupts import thread_change
+from agui_otel.protocol.interrupts import seen_run, thread_change
 from agui_otel.protocol.scope import Scope
-from agui_otel.protocol.thread import SpanRef, ThreadRecord
+from agui_otel.protocol.thread import Remembered, SpanRef, ThreadChange, ThreadRecord
+from agui_otel.tracing import background
+from agui_otel.tracing.background import Reading
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.links import reference
-from agui_otel.tracing.memory import ThreadMemory
+from agui_otel.tracing.memory import ThreadMemory, open_memory
+
+_NOTHING = Remembered(None, {})
+
+
+def memory_of(settings: Settings, given: ThreadMemory | None = None) -> ThreadMemory:
+    """The thread memory that is `given`, else the settings'."""
+    if given is not None:
+        return given
+    return open_memory(
+        settings.thread_memory,
+        ttl=settings.thread_memory_ttl,
+        size=settings.thread_memory_size,
+        timeout=settings.thread_memory_timeout,
+    )
 
 
 class Remembering:
     """One stream's dealings with a store. A store that is down costs the links, never the run.
 
-    Threads in `anonymous` have no memory: many users share them. Descriptions are kept only with `keep_content`.
+    Threads in `anonymous` have no memory: many users share them. Descriptions are kept only with `keep_content`. A
+    store that is not immediate is read for at most `timeout` seconds, and written, in the background; where `waits` is
+    true, it is here that one waits for it.
     """
 
     def __init__(
-        self, memory: ThreadMemory, boundary: Boundary, anonymous: Collection[str], *, keep_content: bool
+        self,
+        memory: ThreadMemory,
+        boundary: Boundary,
+        anonymous: Collection[str],
+        *,
+        keep_content: bool,
+        timeout: float,
+        waits: bool,
     ) -> None:
         self._memory = memory
         self._boundary = boundary
         self._anonymous = anonymous
         self._keep_content = keep_content
+        self._timeout = timeout
+        self._at_once = memory.immediate or waits
+        self.reading: Reading | None = None
+        """The read that was begun last, until somebody takes it."""
 
-    def recall(self, thread_id: str) -> ThreadRecord | None:
-        """What is remembered of a thread."""
+    def recall(self, thread_id: str) -> Remembered | None:
+        """What is remembered of a thread; None where it is being read: see `reading`."""
         if thread_id in self._anonymous:
-            return None
-        try:
-            return self._memory.read(thread_id)
-        except Exception as error:  # noqa: BLE001 - the boundary
-            self._boundary.swallow("thread_memory.read", error)
-            return None
+            return _NOTHING
+        if self._at_once:
+            return self._remembered(thread_id, self._read(thread_id))
+        self.reading = background.read(self._memory, thread_id, self._timeout)
+        return None
+
+    def result(self, reading: Reading) -> Remembered:
+        """What a read, which is over, has found."""
+        return self._remembered(reading.thread_id, reading.result(self._boundary))
 
     def remember(self, scope: Scope, at: int) -> None:
         """A run has had its terminal event at `at`: what its thread is to know of it."""
@@ -47,8 +81,38 @@ class Remembering:
             return reference(entity, run.id)
 
         change = thread_change(scope, at, ref_of, keep_content=self._keep_content)
-        if not change.empty:
-            try:
-                self._memory.write(change)
-            except Exception as error:  # noqa: BLE001 - the boundary
-                self._boundary.swallow("thread_memory.write", error)
+        if run.id and run.handle.span.get_span_context().is_valid:
+            seen = seen_run(scope, at, ref_of, keep_content=self._keep_content)
+            self._memory.seen.add(run.thread_id, seen)
+            if not change.empty or seen.cut_off or run.goes_on:
+                change = replace(change, runs=(seen,))
+        if change.empty:
+            return
+        if self._at_once:
+            self._write(change)
+        else:
+            background.write(self._memory, change, self._boundary)
+
+    def _remembered(self, thread_id: str, record: ThreadRecord | None) -> Remembered:
+        here = self._memory.seen.of(thread_id)
+        if record is None or not record.runs:
+            return Remembered(record, here)
+        newer = {ident: run for ident, run in record.runs.items() if ident not in here or here[ident].at < run.at}
+        return Remembered(record, {**here, **newer})
+
+    def _read(self, thread_id: str) -> ThreadRecord | None:
+        notes: list[str] = []
+        try:
+            record = self._memory.read(thread_id, notes)
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("thread_memory.read", error)
+            return None
+        for note in notes:
+            self._boundary.swallow("thread_memory.record", ValueError(note))
+        return record
+
+    def _write(self, change: ThreadChange) -> None:
+        try:
+            self._boundary.count("thread_memory.evicted", self._memory.write(change))
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("thread_memory.write", error)

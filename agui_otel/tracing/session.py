@@ -21,20 +21,20 @@ from opentelemetry.trace import Span, SpanContext, TracerProvider, get_tracer_pr
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
 from agui_otel.protocol.entities import Entity, Failure, Outcome, Run, Step
-from agui_otel.protocol.inputs import RunInput, read_input
 from agui_otel.protocol.scope import Options, ToolFailed
 from agui_otel.protocol.tracker import Tracker
-from agui_otel.tracing import ambient, ending
+from agui_otel.tracing import ambient, background, ending
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.clock import EventClock, TimedByEvents
 from agui_otel.tracing.content import Content
 from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of, refusal
-from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_verdict
-from agui_otel.tracing.inside import Presence, watch_inside, with_presence
-from agui_otel.tracing.memory import ThreadMemory, open_memory
+from agui_otel.tracing.holding import Held
+from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_input, guarded_verdict
+from agui_otel.tracing.inside import Presence, wants_usage, watch_inside, with_presence
+from agui_otel.tracing.memory import ThreadMemory
 from agui_otel.tracing.metrics import Instruments, instruments
-from agui_otel.tracing.remembering import Remembering
+from agui_otel.tracing.remembering import Remembering, memory_of
 from agui_otel.tracing.spans import SpanWriter
 
 REPORT_NS = 5_000_000_000
@@ -48,7 +48,8 @@ class Observer:
     Without providers a session uses the process's global ones. ``redact``: sees every captured string. ``tool_failed``:
     (tool name, result) -> whether the call failed, or its error type. ``decision``: resume entry -> approved, denied,
     edited, expired or unknown. ``phoenix``: whether this process itself exports to Phoenix. ``memory``: the settings'
-    where there is none. ``clock``: nanoseconds since the epoch.
+    where there is none; ``waits``: whether one may wait for it, as no host but a command may. ``clock``: nanoseconds
+    since the epoch.
     """
 
     settings: Settings
@@ -59,6 +60,7 @@ class Observer:
     decision: Decision | None = None
     phoenix: bool = False
     memory: ThreadMemory | None = None
+    waits: bool = False
     clock: Callable[[], int] = time.time_ns
 
 
@@ -83,13 +85,20 @@ class Session:
         metrics = instruments(observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics)
         boundary = Boundary(metrics)
         content = _content(observer, metrics)
-        memory = _memory(observer)
+        memory = memory_of(settings, observer.memory)
         metrics.watch(memory)
         watched = watch_inside(provider)
         presence = Presence(self)
         host = HostAttributes(attributes, given, boundary)
         keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
-        self._threads = Remembering(memory, boundary, settings.anonymous_threads, keep_content=keep)
+        self._threads = Remembering(
+            memory,
+            boundary,
+            settings.anonymous_threads,
+            keep_content=keep,
+            timeout=settings.thread_memory_timeout,
+            waits=observer.waits,
+        )
         self._tracker = tracker = Tracker(
             Options(
                 content.text_limit,
@@ -98,7 +107,7 @@ class Session:
                 borrowed=True,
                 steps=settings.steps == "spans",
             ),
-            given=_read(given, boundary),
+            given=guarded_input(given, boundary),
             agent_name=agent_name or settings.agent_name,
             recall=self._threads.recall,
         )
@@ -110,7 +119,7 @@ class Session:
             heard=tracker,
             place=partial(ambient.place, context, settings.ambient, phoenix=observer.phoenix),
             describe=host.of,
-            wants_usage=partial(_wants_usage, settings.usage_spans, watched, presence),
+            wants_usage=partial(wants_usage, settings.usage_spans, watched, presence),
             decide=guarded_decision(observer.decision, boundary),
         )
         self._metrics = metrics
@@ -122,7 +131,9 @@ class Session:
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
             tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
-        self._continues: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
+        self._plain: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
+        self._continues: Callable[[object, int], bool] = self._plain
+        self._held: Held | None = None
         self._ending = threading.Lock()  # taken once, never given back
         self._open: dict[Entity | Step, None] = {}
         self._run: Run | None = None
@@ -144,6 +155,7 @@ class Session:
             if self._tracker.said and self._clock is not None:
                 self._clock.begin(at)
             self._write(self._tracker.said)
+            self._route()
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("begin", error)
 
@@ -159,6 +171,10 @@ class Session:
             self._boundary.swallow("feed", error)
 
     def _take(self, event: object, at: int) -> None:
+        if self._held is not None:
+            self._go_on(self._held)
+            if self._continues(event, at):
+                return
         try:
             transitions = self._receive(event, at)
         except Exception as error:  # noqa: BLE001 - the boundary
@@ -166,6 +182,34 @@ class Session:
             self._boundary.swallow("feed", error)
         if transitions:
             self._write(transitions)
+        if self._threads.reading is not None:
+            self._route()
+
+    def _route(self) -> None:
+        """What becomes of events: they are traced, or held while a thread is being read, or after the end dropped."""
+        if self._threads.reading is not None:
+            self._held, self._threads.reading = Held(self._threads.reading), None
+        if self._ending.locked():
+            self._continues = _dropped
+        else:
+            self._continues = self._plain if self._held is None else self._held.take
+
+    def _go_on(self, held: Held) -> None:
+        """The thread was read, or cannot be: trace what was held. A run that begins in there may hold the rest."""
+        self._held = None
+        try:
+            self._write(self._tracker.recalled(self._threads.result(held.reading)))
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("thread_memory", error)
+        for event, at in held.events:
+            if not self._hold(event, at) and not self._plain(event, at):
+                self._take(event, at)
+        self._route()
+
+    def _hold(self, event: object, at: int) -> bool:
+        if self._held is not None:
+            self._held.add(event, at)
+        return self._held is not None
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The stream ended. Only the first call counts, and nothing is taken afterwards."""
@@ -185,13 +229,29 @@ class Session:
         if not self._ending.acquire(blocking=False):
             return
         ending.ended(self)
-        self._receive, self._continues = _ignore, _never
-        at = 0
+        at, failure = 0, None
         try:
             at = self._now() if at_ns is None else at_ns
+            failure = failed() if failed is not None else None
+            self._route()
+            if self._held is not None and self._held.reading.over:
+                self._go_on(self._held)
+            if self._held is not None:
+                if background.end_later(self._held.reading, partial(self._complete, outcome, failure, at)):
+                    return
+                self._held.reading.give_up(background.OverloadError())
+        except Exception as caught:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("finish", caught)
+        self._complete(outcome, failure, at)
+
+    def _complete(self, outcome: Outcome, failure: Failure | None, at: int) -> None:
+        """Trace what is held, and end everything: where the host does not wait, if a thread is still being read."""
+        try:
+            while self._held is not None:
+                self._held.reading.wait()
+                self._go_on(self._held)
             if self._clock is not None:
                 at = self._clock.end(at)
-            failure = failed() if failed is not None else None
             try:
                 self._tracker.finish(outcome, failure, at)
             except Exception as caught:  # noqa: BLE001 - the boundary
@@ -209,7 +269,7 @@ class Session:
     def forget(self) -> None:
         """In a forked child: the open spans are the parent's, and end there."""
         if self._ending.acquire(blocking=False):
-            self._receive, self._continues = _ignore, _never
+            self._continues, self._held = _dropped, None
             self._open.clear()
             self.presence.leave()
             self._writer.release()
@@ -295,7 +355,7 @@ class Session:
         """
         if self._ending.locked():
             return False
-        wanted, run = _read(given, self._boundary), self._run
+        wanted, run = guarded_input(given, self._boundary), self._run
         if wanted is None or wanted.run_id is None:
             return not self.has_started
         return run is not None and wanted.thread_id == run.thread_id and wanted.run_id in (run.id, run.input_run_id)
@@ -322,9 +382,9 @@ def _never(_event: object, _at: int) -> bool:
     return False
 
 
-def _ignore(_event: object, _at: int) -> Sequence[t.Transition]:
+def _dropped(_event: object, _at: int) -> bool:
     """Nothing is received after the end."""
-    return ()
+    return True
 
 
 def _content(observer: Observer, metrics: Instruments) -> Content:
@@ -338,23 +398,3 @@ def _content(observer: Observer, metrics: Instruments) -> Content:
         dialect=settings.dialect,
         on_error=partial(metrics.observer_error, "redact"),
     )
-
-
-def _memory(observer: Observer) -> ThreadMemory:
-    if observer.memory is not None:
-        return observer.memory
-    settings = observer.settings
-    return open_memory(settings.thread_memory, ttl=settings.thread_memory_ttl, size=settings.thread_memory_size)
-
-
-def _read(given: Any, boundary: Boundary) -> RunInput | None:
-    """`given` as a RunInput; None where it cannot be read: a host's object may raise anything."""
-    try:
-        return read_input(given)
-    except Exception as error:  # noqa: BLE001 - the boundary
-        boundary.swallow("input", error)
-        return None
-
-
-def _wants_usage(wanted: str, watched: bool, presence: Presence) -> bool:
-    return wanted == "on" or (wanted == "auto" and watched and not presence.saw_llm_span)

@@ -22,7 +22,7 @@ from agui_otel.tracing.events import SpanEvents
 from agui_otel.tracing.gauges import Heard
 from agui_otel.tracing.handles import Attributes, SpanHandle
 from agui_otel.tracing.links import link_to
-from agui_otel.tracing.metrics import Instruments
+from agui_otel.tracing.metrics import NO_METRICS, Instruments
 from agui_otel.tracing.starting import Describe, Placement, Starter, put
 from agui_otel.tracing.waiting import WaitingEvents
 
@@ -52,7 +52,7 @@ class SpanWriter:
         decide: Decision | None,
     ) -> None:
         self._content = content
-        self._metrics = metrics
+        self._metrics = self._all_metrics = metrics
         self._wants_usage = wants_usage
         self._start = Starter(tracer, settings, content, describe)
         events = SpanEvents(settings, content, metrics)
@@ -74,6 +74,7 @@ class SpanWriter:
             t.InterruptRaised: waiting.interrupt,
             t.InterruptAnswered: waiting.interrupt_answered,
             t.Resumes: waiting.resumes,
+            t.Met: self._met,
             t.ToolCallAnswered: waiting.tool_call_answered,
             t.Custom: events.custom,
             t.UnknownEvent: events.unknown,
@@ -122,7 +123,21 @@ class SpanWriter:
         if run.handle is not None:
             self._agents.announce_run(run)
 
+    def _met(self, met: t.Met) -> None:
+        """A run was seen before. One that is sent once more was counted then: nothing of it is measured again."""
+        self._agents.met(met)
+        if met.how == "replayed":
+            self.describe_more(met.run, {s.REPLAYED: True})
+            self._metrics.left(met.run.handle.token)
+            self._record_with(NO_METRICS)
+
+    def _record_with(self, metrics: Instruments) -> None:
+        self._metrics = metrics
+        self._agents.record_with(metrics)
+
     def _opened(self, opened: t.Opened) -> None:
+        if self._metrics is not self._all_metrics and isinstance(opened.entity, Run):
+            self._record_with(self._all_metrics)
         self._openers[type(opened.entity)](opened.entity)
 
     def _closed(self, closed: t.Closed) -> None:
@@ -251,7 +266,7 @@ class SpanWriter:
         agent, usage, at = reported
         context = agent.handle.context
         self._metrics.tokens(usage.provider, usage.model, usage.input or 0, usage.output or 0, context=context)
-        if not self._wants_usage():
+        if self._metrics is not self._all_metrics or not self._wants_usage():
             return
         attributes = self._start.owned(agent, "LLM")
         attributes[s.SYNTHESIZED] = True

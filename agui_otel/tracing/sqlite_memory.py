@@ -210,7 +210,7 @@ class _Connection:
 def _open(path: Path, timeout: float) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_log(connection, time.monotonic() + timeout)
         connection.execute("PRAGMA synchronous = NORMAL")
         if not _is_ours(connection, path):
             with _transaction(connection):
@@ -223,6 +223,17 @@ def _open(path: Path, timeout: float) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _use_log(connection: sqlite3.Connection, due: float) -> None:
+    """Have a write-ahead log. SQLite does not wait by itself where another process changes the mode just now."""
+    while connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() >= due:
+                raise
+            time.sleep(0.005)
 
 
 def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:

@@ -31,6 +31,10 @@ class WaitingEvents:
         self._decide = decide
         self._max_ids = max_ids
 
+    def record_with(self, metrics: Instruments) -> None:
+        """Use these instruments from now on."""
+        self._metrics = metrics
+
     def suspended(self, suspended: t.Suspended) -> None:
         """A subagent waits; without ids of its own, because a descendant does."""
         attributes: Attributes = {}

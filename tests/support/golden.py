@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,8 @@ from opentelemetry.context import Context
 from agui_otel import Settings
 from agui_otel.protocol.events import parse
 from agui_otel.testing import Captured, capture
-from agui_otel.tracing.memory import InProcessMemory
+from agui_otel.tracing.background import settle
+from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
 from agui_otel.tracing.session import Observer, Session
 
 STREAMS = Path(__file__).parents[1] / "fixtures" / "streams"
@@ -42,6 +44,9 @@ EVENT_ATTRIBUTES = (
     "agui.[!c]*", "agui.custom.name", "agui.continues.run_id", "exception.*", "gen_ai.*",
 )  # fmt: skip
 
+Minted = Callable[[str, Any, list[Any]], tuple[Any, list[Any]]]
+"""A recording's name, input and events -> the input and events with other ids."""
+
 START = 1_767_225_600_000_000_000
 
 
@@ -50,39 +55,65 @@ def names() -> list[str]:
     return sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 
 
-def spans(name: str, steps: Literal["events", "spans"] = "events") -> Captured:
-    """A recording traced with its receive times, after the earlier runs of its thread."""
+def clock() -> float:
+    """The time of the runs that are replayed here, in seconds since the epoch."""
+    return START / 1e9
+
+
+def spans(
+    name: str,
+    steps: Literal["events", "spans"] = "events",
+    memory: ThreadMemory | None = None,
+    minted: Minted | None = None,
+) -> Captured:
+    """A recording traced with its receive times, after the earlier runs of its thread.
+
+    `memory`: an empty thread memory, with the time of `clock`; one in the process where none is given. `minted` gives
+    each run's events and input other ids.
+    """
     captured = capture()
     observer = Observer(
-        Settings(capture="full", steps=steps),
+        Settings(capture="full", steps=steps, thread_memory_timeout=20),
         captured.tracer_provider,
         captured.meter_provider,
-        memory=InProcessMemory(clock=lambda: START / 1e9),
+        memory=InProcessMemory(clock=clock) if memory is None else memory,
     )
     before = next((runs[: runs.index(name)] for runs in THREADS.values() if name in runs), ())
     for number, run in enumerate((*before, name)):
-        _trace(observer, run, START + number * 60_000_000_000)
+        _trace(observer, run, START + number * 60_000_000_000, minted)
+        assert settle(20)
     return captured
 
 
-def tree(name: str, steps: Literal["events", "spans"] = "events") -> str:
+def tree(
+    name: str,
+    steps: Literal["events", "spans"] = "events",
+    memory: ThreadMemory | None = None,
+    attributes: tuple[str, ...] = ATTRIBUTES,
+    events: tuple[str, ...] = EVENT_ATTRIBUTES,
+    minted: Minted | None = None,
+) -> str:
     """The tree of a recording's own run; links into the earlier runs are named after the spans they lead to."""
-    text = spans(name, steps).tree(attributes=ATTRIBUTES, event_attributes=EVENT_ATTRIBUTES)
+    captured = spans(name, steps, memory, minted)
+    text = captured.tree(attributes=attributes, event_attributes=events)
     last = max(index for index, line in enumerate(text.splitlines()) if not line.startswith(" "))
     return "\n".join(text.splitlines()[last:]) + "\n"
 
 
-def _trace(observer: Observer, name: str, start: int) -> None:
+def _trace(observer: Observer, name: str, start: int, minted: Minted | None) -> None:
     given = _json(STREAMS / f"{name}.input.json")
     times = STREAMS / f"{name}.times"
     lines = (STREAMS / f"{name}.jsonl").read_bytes().splitlines()
+    events = [parse(line) for line in lines]
+    if minted is not None:
+        given, events = minted(name, given, events)
     received = [float(line) for line in times.read_text().split()] if times.exists() else list(range(len(lines)))
     session = Session(observer, Context(), given=given, agent_name="supervisor")
     session.begin(start)
     at = start
-    for line, milliseconds in zip(lines, received, strict=True):
+    for event, milliseconds in zip(events, received, strict=True):
         at = start + round(milliseconds * 1_000_000)
-        session.feed(parse(line), at)
+        session.feed(event, at)
     session.finish("disconnected" if name == "disconnect" else "exhausted", at_ns=at)
 
 
