@@ -21,6 +21,16 @@ MAX_MARKS = 32
 """Ids that are remembered of one run: the first that it opened."""
 
 
+_GOES_ON = frozenset(
+    {
+        "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END", "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_END",
+        "REASONING_END", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT", "STEP_FINISHED",
+        "SUBAGENT_FINISHED", "SUBAGENT_ERROR", "RUN_FINISHED",
+    }
+)  # fmt: skip
+"""Events that continue or end what another one has begun."""
+
+
 def marks_of(idents: Iterable[str]) -> tuple[str, ...]:
     """Short hashes of ids, which are opaque: eight hexadecimal digits each."""
     return tuple(hashlib.blake2b(ident.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest() for ident in idents)
@@ -41,6 +51,13 @@ def meet(scope: Scope, at: int) -> None:
         _another_run(scope, earlier, at)
     else:
         scope.undecided = True
+
+
+def opens_without_start(scope: Scope, kind: str, at: int) -> None:
+    """The first event of a run is no RUN_STARTED: is it one that presupposes others?"""
+    scope.run.implicit = True
+    scope.run.in_midst |= kind in _GOES_ON
+    meet(scope, at)
 
 
 def decide(scope: Scope, ident: str, at: int) -> None:

@@ -187,14 +187,21 @@ def seen_run(scope: Scope, at: int, ref_of: RefOf, *, keep_content: bool) -> See
         cut_off=cut_off,
         marks=marks,
         subagents=tuple(
-            _suspended(each, at, ref_of, keep_content) for each in scope.subagents.values() if cut_off and each.is_open
+            _suspended(each, at, ref_of, keep_content)
+            for each in scope.subagents.values()
+            if cut_off and _was_open(each)
         )[-MAX_ENTRIES:],
         tool_calls=tuple(
             PendingToolCall(id=tool.id, name=tool.name or "", owner=tool.owner.tag, span=ref_of(tool), since=at / 1e9)
             for ident, tool in scope.tools.items()
-            if cut_off and tool.is_open and ident is not None
+            if cut_off and _was_open(tool) and ident is not None
         )[-MAX_ENTRIES:],
     )
+
+
+def _was_open(entity: Entity) -> bool:
+    """Whether it was open when its stream broke off, which ended it."""
+    return entity.outcome in (None, Outcome.ABORTED, Outcome.UNREPORTED)
 
 
 class _Waiting(NamedTuple):

@@ -38,13 +38,19 @@ def tool_result(scope: Scope, event: Event, at: int) -> Agent:
     record = scope.record.tool_calls.get(ident) if scope.record is not None else None
     if record is not None and tool.continues is not None and ident not in scope.answered_calls:
         scope.answered_calls[ident] = record
-        if not tool.announced:
+        if not tool.announced and not _goes_on(scope, ident):
             scope.out.append(ToolCallAnswered(scope.run, record, at))
     tool.result, tool.result_at = event.get("content"), at
     _judge_result(scope, tool)
     scope.open_args.pop(ident, None)
     scope.close(tool, at)
     return answerer
+
+
+def _goes_on(scope: Scope, ident: str) -> bool:
+    """Whether the call did not wait for an answer: its run's stream broke off, and goes on here."""
+    earlier = scope.earlier if scope.run.goes_on else None
+    return earlier is not None and any(call.id == ident for call in earlier.tool_calls)
 
 
 def _judge_result(scope: Scope, tool: ToolCall) -> None:

@@ -234,7 +234,7 @@ class AgentSpans:
             attributes[s.VIOLATIONS] = agent.violations
             if agent.implicit:
                 attributes[s.RUN_IMPLICIT] = True
-                if agent.in_midst:
+                if agent.in_midst and not (agent.goes_on or agent.replayed):
                     attributes[s.PARTIAL] = True
         if agent.timestamp is not None:
             attributes[s.EVENT_TIMESTAMP] = agent.timestamp

@@ -25,7 +25,6 @@ from agui_otel.tracing.redis_memory import RedisMemory
 from agui_otel.tracing.session import Observer, Session
 from agui_otel.tracing.sqlite_memory import SQLiteMemory
 from tests.support import golden
-from tests.support.resumption import RUN
 from tests.support.stores import SHARED, RedisServer, opened
 from tests.support.wire import (
     Event,
