@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from tests.support.golden import STREAMS, names, spans, tree
+from tests.support.golden import STREAMS, mint, names, spans, tree
 
 
 @pytest.mark.parametrize("name", names())
@@ -19,6 +19,16 @@ def test_tree(name: str, steps: Literal["events", "spans"]) -> None:
     """A recording's tree is its golden file."""
     golden = STREAMS / f"{name}{'.tree' if steps == 'events' else '.steps.tree'}"
     assert golden.read_text(encoding="utf-8") == tree(name, steps)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.endswith("_3_resume")])
+def test_new_ids(name: str) -> None:
+    """A producer that keeps no id: the interrupts join its run to the one that asked, and its agents are new ones.
+
+    Nothing continues, and what the stream names is a parent only where the stream has announced it.
+    """
+    golden = STREAMS / f"{name}.minted.tree"
+    assert golden.read_text(encoding="utf-8") == tree(name, minted=mint)
 
 
 @pytest.mark.parametrize("name", names())

@@ -236,9 +236,8 @@ class Tracker:
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run
-        if not run.started:
-            if not run.implicit:
-                again.opens_without_start(scope, kind, at)
+        if not run.started and not run.implicit:
+            again.opens_without_start(scope, kind, at)
         if run.attribution != "lifecycle" and event.get("subagentRunId") is not None:
             run.attribution = "lifecycle" if kind in _LIFECYCLE else "tags"
         described = _described_by(scope, event) if "metadata" in event else None

@@ -13,7 +13,12 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / ".venv" / "frameworks"
 
 PACKAGES = {
-    "langgraph": ("ag-ui-langgraph[fastapi]>=0.0.47", "deepagents>=0.7", "uvicorn>=0.30"),
+    "langgraph": (
+        "ag-ui-langgraph[fastapi]>=0.0.47",
+        "deepagents>=0.7",
+        "langgraph-checkpoint-sqlite>=3",
+        "uvicorn>=0.30",
+    ),
     "pydantic": ("pydantic-ai-slim[ag-ui]>=2", "starlette>=0.40", "uvicorn>=0.30"),
 }
 
@@ -34,7 +39,7 @@ def _make(home: Path, framework: str) -> None:
     python = str(home / "bin" / "python")
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(home)],
-        [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[instrument]", *PACKAGES[framework]],
+        [python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[instrument,redis]", *PACKAGES[framework]],
     ):
         made = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         require(made.returncode == 0, f"an environment with {framework} ({made.stderr.strip()[-200:]})")

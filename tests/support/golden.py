@@ -1,9 +1,10 @@
 """The trees of the recordings, as `tests/test_golden.py` compares them.
 
-    python -m tests.support.golden approve_3_resume [steps]
+    python -m tests.support.golden approve_3_resume [steps] [minted]
 
-prints the tree of a recording. A golden file is written by hand from what the recording says and the trace model
-asks for; the command's output may be saved in its place only after it has been read against both.
+prints the tree of a recording, or of the same run with new ids. A golden file is written by hand from what the
+recording says and the trace model asks for; the command's output may be saved in its place only after it has been read
+against both.
 """
 
 from __future__ import annotations
@@ -121,5 +122,28 @@ def _json(path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+_IDS = frozenset(
+    {"subagentRunId", "parentSubagentRunId", "toolCallId", "parentToolCallId", "messageId", "parentMessageId"}
+)
+
+
+def mint(name: str, given: Any, events: list[Any]) -> tuple[Any, list[Any]]:
+    """A resumed run of a producer that keeps no id: all are new but those of the thread, its run and its interrupts."""
+    return (given, [_minted(event) for event in events]) if name.endswith("_3_resume") else (given, events)
+
+
+def _minted(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_minted(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    named = "role" in value or "function" in value  # a message, or a tool call in one
+    return {
+        key: f"new-{item}" if isinstance(item, str) and (key in _IDS or (key == "id" and named)) else _minted(item)
+        for key, item in value.items()
+    }
+
+
 if __name__ == "__main__":
-    print(tree(sys.argv[1], "spans" if "steps" in sys.argv[2:] else "events"), end="")  # noqa: T201
+    steps: Literal["events", "spans"] = "spans" if "steps" in sys.argv[2:] else "events"
+    print(tree(sys.argv[1], steps, minted=mint if "minted" in sys.argv[2:] else None), end="")  # noqa: T201

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import RandomIdGenerator
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from agui_otel import Settings
 from agui_otel.testing import Captured, capture
@@ -210,7 +210,7 @@ class TestTheHostDoesNotWait:
         for event in flat(ANSWERED):
             session.feed(event)
         session.finish("exhausted")
-        assert () == host.captured.spans
+        assert 0 == len(host.captured.spans)
         stopped.open()
         assert background.settle(LONG)
         assert RESUMED == host.tree("agui.continued", "agui.resumes.run_id")
@@ -304,7 +304,7 @@ class TestTheHostDoesNotWait:
             for event in flat(events):
                 session.feed(event)
             session.finish("exhausted")
-        assert () == host.captured.spans
+        assert 0 == len(host.captured.spans)
         stopped.open()
         assert background.settle(LONG)
         assert {"agui.resumes.run_id": ("one",)}.items() <= dict(host.captured.spans[-1].attributes or {}).items()
