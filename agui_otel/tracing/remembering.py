@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from agui_otel.config import Settings
@@ -34,26 +33,19 @@ def memory_of(settings: Settings, given: ThreadMemory | None = None) -> ThreadMe
 class Remembering:
     """One stream's dealings with a store. A store that is down costs the links, never the run.
 
-    Threads in `anonymous` have no memory: many users share them. Descriptions are kept only with `keep_content`. A
-    store that is not immediate is read for at most `timeout` seconds, and written, in the background; where `waits` is
+    Anonymous threads have no memory: many users share them. Descriptions are kept only with `keep_content`. A store
+    that is not immediate is read for as long as the settings say, and written, in the background; where `waits` is
     true, it is here that one waits for it.
     """
 
     def __init__(
-        self,
-        memory: ThreadMemory,
-        boundary: Boundary,
-        anonymous: Collection[str],
-        *,
-        keep_content: bool,
-        timeout: float,
-        waits: bool,
+        self, memory: ThreadMemory, boundary: Boundary, settings: Settings, *, keep_content: bool, waits: bool
     ) -> None:
         self._memory = memory
         self._boundary = boundary
-        self._anonymous = anonymous
+        self._anonymous = settings.anonymous_threads
         self._keep_content = keep_content
-        self._timeout = timeout
+        self._timeout = settings.thread_memory_timeout
         self._at_once = memory.immediate or waits
         self.reading: Reading | None = None
         """The read that was begun last, until somebody takes it."""

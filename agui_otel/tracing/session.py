@@ -91,14 +91,7 @@ class Session:
         presence = Presence(self)
         host = HostAttributes(attributes, given, boundary)
         keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
-        self._threads = Remembering(
-            memory,
-            boundary,
-            settings.anonymous_threads,
-            keep_content=keep,
-            timeout=settings.thread_memory_timeout,
-            waits=observer.waits,
-        )
+        self._threads = Remembering(memory, boundary, settings, keep_content=keep, waits=observer.waits)
         self._tracker = tracker = Tracker(
             Options(
                 content.text_limit,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agui_otel import TracingSubscriber, setup, trace_events
+from agui_otel.tracing.memory import open_memory
 from tests.support.receivers import http_receiver
 from tests.support.sources import DONE, FAILED, HALF, INPUT, RUN, WHOLE, custom
 from tests.support.watched import Watched, collected, exceptions, values
@@ -176,6 +177,7 @@ def test_it_traces_what_a_stream_traces(watched: Watched) -> None:
     """The same tree from the same events."""
     other = Watched()
     list(trace_events(WHOLE, agent_name="a", attributes={"k": 1}, **other.keywords))
+    open_memory("memory://").close()  # what comes twice is told
     with TracingSubscriber(agent_name="a", attributes={"k": 1}, **watched.keywords) as subscriber:
         for event in WHOLE:
             subscriber.on_event(event)

@@ -6,7 +6,6 @@ import asyncio
 from itertools import pairwise
 from pathlib import Path
 
-from agui_otel import Settings, trace_events
 from agui_otel.cli.check import violations
 from agui_otel.cli.script import APPROVAL, PLANNER, START, Conversation, Event
 from agui_otel.protocol.patch import apply
@@ -25,14 +24,7 @@ def play() -> tuple[list[list[Event]], Captured]:
         conversation, state, runs = Conversation("THREAD", pace=0), START, []
         for number, run in enumerate((conversation.first_run, conversation.second_run), start=1):
             given = conversation.input(number, state=state, resume=[APPROVAL] if number == 2 else None)
-            traced = trace_events(
-                run(given),
-                input=given,
-                agent_name=PLANNER,
-                config=Settings(capture="full"),
-                tracer_provider=captured.tracer_provider,
-                meter_provider=captured.meter_provider,
-            )
+            traced = captured.trace_events(run(given), input=given, agent_name=PLANNER)
             runs.append([event async for event in traced])
             for event in runs[-1]:
                 if event["type"] == "STATE_SNAPSHOT":
