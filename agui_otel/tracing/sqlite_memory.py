@@ -282,6 +282,8 @@ def _row(connection: sqlite3.Connection, thread: bytes, now: float) -> tuple[byt
 def _purge(connection: sqlite3.Connection, now: float, limit: int) -> None:
     """Take away what has expired."""
     for table, key in (("threads", "thread"), ("interrupts", "thread, id")):
+        if connection.execute(f"SELECT 1 FROM {table} WHERE expires <= ? LIMIT 1", (now,)).fetchone() is None:
+            continue
         connection.execute(
             f"DELETE FROM {table} WHERE ({key}) IN "
             f"(SELECT {key} FROM {table} WHERE expires <= ? ORDER BY expires LIMIT ?)",
