@@ -149,6 +149,10 @@ def _facts(attributes: dict[str, Any]) -> Iterator[str]:
             yield f"{_count(tokens, 'token')} {word}"
     if s.TOOL_ANSWERED_BY in attributes:
         yield f"answered by {_who(attributes, s.TOOL_ANSWERED_BY, s.TOOL_ANSWERED_BY_NAME)}"
+    if attributes.get(s.REPLAYED) and attributes.get(s.REPEATS_SPAN_ID):
+        yield "seen before, sent once more"
+    if attributes.get(s.PARTIAL):
+        yield "its beginning is missing"
     if attributes.get(s.CONTINUED):
         yield f"continues run {attributes.get(s.CONTINUES_RUN_ID, 'unknown')}"
     if attributes.get(s.SUBAGENT_ANNOUNCED) is False:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.waiting [threads] [memory|sqlite|redis …]
 
-Each thread leaves an interrupt, who asked and the call that dispatched it. First the store may keep all of them, then
-ten thousand. The Redis is started here (redis-server), the file is in a temporary directory. Times are of this machine;
-what one thread needs, and that more threads need no more time each, is what to read.
+Each thread leaves an interrupt, who asked and the call that dispatched it. First the store may keep all of them;
+then a tenth of them come to one that may keep ten thousand. The Redis is started here (redis-server), the file is in a
+temporary directory. Times are of this machine; what one thread needs, and that more threads need no more time each, is
+what to read.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def measure(name: str, memory: ThreadMemory, threads: int, size: Callable[[], in
     last = f"thread-{10 * tenth - 1:036x}"
     print(
         f"{name:28} {kept:9} wait, {evicted:9} gone: {(size() - before) / 1e6:8.1f} MB, "
-        f"{(size() - before) / kept:6.0f} B a thread; a write {parts[0]:5.0f} µs at first, {parts[-1]:5.0f} µs at last, "
+        f"{(size() - before) / kept:6.0f} B a thread; a write {parts[0]:5.0f} µs at first, {parts[-1]:5.0f} at last, "
         f"a read {_milliseconds(lambda: memory.read(last)):.3f} ms, "
         f"the figure {_milliseconds(memory.figure):.3f} ms, "
         f"the oldest ten {_milliseconds(lambda: list(memory.waiting(10))):.3f} ms",
@@ -90,9 +91,9 @@ def _stored(directory: Path) -> int:
 
 def main() -> None:
     """Measure each store, unbounded and bounded."""
-    threads = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    many = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     kinds = sys.argv[2:] or ["memory", "sqlite", "redis"]
-    for bound in (threads, 10_000):
+    for threads, bound in ((many, many), (max(many // 10, 20_000), 10_000)):
         if "memory" in kinds:
             measure(f"memory://, size {bound}", InProcessMemory(DAY, bound), threads, _resident)
         if "sqlite" in kinds:

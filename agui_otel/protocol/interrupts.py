@@ -57,7 +57,10 @@ def _answer(scope: Scope, ident: str, known: OpenInterrupt | None, status: str, 
         scope.answered[ident] = known
         if known.run not in scope.run.resumes:
             scope.run.resumes.append(known.run)
-    scope.out.append(InterruptAnswered(scope.run, ident, known, status, entry, at))
+    missed = known is None and scope.asked
+    scope.out.append(InterruptAnswered(scope.run, ident, known, status, entry, at, missed))
+    if missed:
+        scope.note("unknown_interrupt", f"an answer to interrupt {ident!r}, which is not remembered", at)
 
 
 def raise_interrupts(scope: Scope, outcome: dict[str, Any] | None, at: int) -> bool:

@@ -51,8 +51,9 @@ class Options:
 class Scope:
     """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over.
 
-    ``record`` and ``seen`` are what is remembered of the thread; ``awaited`` while that is not known yet. ``earlier``
-    is the run that had this one's ids, ``undecided`` whether it is the same, ``idents`` the first ids opened here.
+    ``record`` and ``seen`` are what is remembered of the thread, if that was ``asked``; ``awaited`` while it is not
+    known yet. ``earlier`` is the run that had this one's ids, ``undecided`` whether it is the same, ``idents`` the
+    first ids opened here.
 
     ``agents`` are the subagents in the order they were opened, ``subagents`` the latest of each id. The maps of owners
     hold, for each id, the tag of who owns it, None being the run's own agent (AG-UI 1.0: an id keeps its owner).
@@ -63,6 +64,7 @@ class Scope:
         self.options = options
         self.record: ThreadRecord | None = None
         self.seen: Mapping[str, SeenRun] = _NONE
+        self.asked = False
         self.awaited = False
         self.earlier: SeenRun | None = None
         self.undecided = False
@@ -126,7 +128,7 @@ class Scope:
     def note(self, rule: str, message: str, at: int) -> None:
         """Advice about the current event: never a violation."""
         self.run.in_midst |= rule in _IN_MIDST
-        self.out.append(Remark(self.run, False, rule, message, self.index, self.type, at))
+        self.out.append(Remark(self.run, False, rule, message, max(self.index, 0), self.type, at))
 
     def violation(self, rule: str, message: str, at: int) -> None:
         """The current event broke a rule."""

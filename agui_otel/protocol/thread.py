@@ -128,10 +128,14 @@ class SeenRun(_Record):
 
 
 class Remembered(NamedTuple):
-    """What is known of a thread when a run of it begins: its record, and the runs that were seen, by id."""
+    """What is known of a thread when a run of it begins: its record, and the runs that were seen, by id.
+
+    `asked` is false where nobody remembers such threads.
+    """
 
     record: ThreadRecord | None
     seen: Mapping[str, SeenRun]
+    asked: bool = True
 
 
 class ThreadRecord(_Record):

@@ -34,7 +34,7 @@ Handler = Callable[[Scope, Event, int], Agent]
 Recall = Callable[[str], "Remembered | None"]
 
 _NOTHING: tuple[Transition, ...] = ()
-_NOTHING_KNOWN: Remembered | None = Remembered(None, {})
+_NOTHING_KNOWN: Remembered | None = Remembered(None, {}, asked=False)
 
 _HANDLERS: dict[str, Handler] = {
     "TEXT_MESSAGE_START": streaming.text_start,
@@ -299,7 +299,7 @@ class Tracker:
             found = self._recall(run.thread_id)
         scope.awaited = found is None
         if found is not None:
-            scope.record, scope.seen = found
+            scope.record, scope.seen, scope.asked = found
         self._deltas.follow(scope)
         scope.opened(run, at)
         if given is not None:
@@ -317,7 +317,7 @@ class Tracker:
 
     def _remember(self, scope: Scope, found: Remembered, at: int) -> None:
         """What `_open_run` does with what is remembered, where that came later."""
-        scope.record, scope.seen = found
+        scope.record, scope.seen, scope.asked = found
         scope.awaited = False
         lifecycle.tell_parent_run(scope)
         read_answers(scope, at)

@@ -112,6 +112,7 @@ class InterruptAnswered(NamedTuple):
     status: str  # "resolved" | "cancelled"
     entry: dict[str, Any]  # content
     at: int
+    missed: bool = False  # thread memory should have known it
 
 
 class Resumes(NamedTuple):

@@ -142,6 +142,11 @@ class Reading:
         if not self._done.is_set():
             self.error, self.due = error, 0.0
 
+    @property
+    def answered(self) -> bool:
+        """Whether the store has answered."""
+        return self._done.is_set() and self.error is None
+
     def result(self, boundary: Boundary) -> ThreadRecord | None:
         """The record, once it is over; what went wrong is told to `boundary`."""
         error = self.error

@@ -15,7 +15,7 @@ from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.links import reference
 from agui_otel.tracing.memory import ThreadMemory, open_memory
 
-_NOTHING = Remembered(None, {})
+_NOTHING = Remembered(None, {}, asked=False)
 
 
 def memory_of(settings: Settings, given: ThreadMemory | None = None) -> ThreadMemory:
@@ -55,13 +55,13 @@ class Remembering:
         if thread_id in self._anonymous:
             return _NOTHING
         if self._at_once:
-            return self._remembered(thread_id, self._read(thread_id))
+            return self._read(thread_id)
         self.reading = background.read(self._memory, thread_id, self._timeout)
         return None
 
     def result(self, reading: Reading) -> Remembered:
         """What a read, which is over, has found."""
-        return self._remembered(reading.thread_id, reading.result(self._boundary))
+        return self._remembered(reading.thread_id, reading.result(self._boundary), answered=reading.answered)
 
     def remember(self, scope: Scope, at: int) -> None:
         """A run has had its terminal event at `at`: what its thread is to know of it."""
@@ -85,23 +85,23 @@ class Remembering:
         else:
             background.write(self._memory, change, self._boundary)
 
-    def _remembered(self, thread_id: str, record: ThreadRecord | None) -> Remembered:
+    def _remembered(self, thread_id: str, record: ThreadRecord | None, *, answered: bool) -> Remembered:
         here = self._memory.seen.of(thread_id)
         if record is None or not record.runs:
-            return Remembered(record, here)
+            return Remembered(record, here, answered)
         newer = {ident: run for ident, run in record.runs.items() if ident not in here or here[ident].at < run.at}
         return Remembered(record, {**here, **newer})
 
-    def _read(self, thread_id: str) -> ThreadRecord | None:
+    def _read(self, thread_id: str) -> Remembered:
         notes: list[str] = []
         try:
             record = self._memory.read(thread_id, notes)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("thread_memory.read", error)
-            return None
+            return self._remembered(thread_id, None, answered=False)
         for note in notes:
             self._boundary.swallow("thread_memory.record", ValueError(note))
-        return record
+        return self._remembered(thread_id, record, answered=True)
 
     def _write(self, change: ThreadChange) -> None:
         try:

@@ -71,7 +71,9 @@ class WaitingEvents:
 
     def interrupt_answered(self, answered: t.InterruptAnswered) -> None:
         """An answer: how long it was waited for, what was decided, and links to where it was asked."""
-        run, ident, record, status, entry, at = answered
+        run, ident, record, status, entry, at, missed = answered
+        if missed:
+            self._metrics.observer_error("thread_memory.unknown")
         attributes: Attributes = {s.INTERRUPT_ID: short(ident)}
         decision = self._decision(entry, record, at)
         attributes[s.INTERRUPT_DECISION] = decision

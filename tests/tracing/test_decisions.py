@@ -72,5 +72,7 @@ def test_a_host_may_read_it(said: str | None, decision: str) -> None:
     entries = answers("i", payload=False)
     traced = trace(started(), finished(), given=given(resume=entries), observer={"decision": decide})
     assert entries == seen
-    assert [decision] == [a["agui.interrupt.decision"] for _, a in traced.events("invoke_agent supervisor")]
+    assert [decision] == [
+        a["agui.interrupt.decision"] for _, a in traced.events("invoke_agent supervisor", "agui.interrupt.resolved")
+    ]
     assert decision in DECISIONS

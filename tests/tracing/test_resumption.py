@@ -61,13 +61,23 @@ class TestRunThatAnswers:
         assert ["invoke_agent asker-x", RUN, RUN] == third.links(RUN)
 
     def test_an_unknown_interrupt(self) -> None:
-        """Nothing is remembered of it: the answer is told, without a wait or a link."""
+        """Nothing is remembered of it: the answer is told, without a wait or a link, and noted and counted."""
         traced = trace(started(), finished(), given=given(resume=answers("?", payload=False)))
         assert [("agui.interrupt.resolved", {"agui.interrupt.id": "?", "agui.interrupt.decision": "denied"})] == (
-            traced.events(RUN)
+            traced.events(RUN, "agui.interrupt.resolved")
         )
+        assert ["unknown_interrupt"] == traced.rules()
+        assert [({"agui.where": "thread_memory.unknown"}, 1)] == traced.metric("agui.observer.errors")
         assert () == traced.span(RUN).links
         assert [] == traced.metric("agui.interrupt.wait")
+
+    def test_where_nobody_remembers(self) -> None:
+        """Threads of many users: what they answer is not expected to be known."""
+        traced = trace(
+            started(), finished(), given=given(resume=answers("?", payload=False)), anonymous_threads=("thread",)
+        )
+        assert [] == traced.rules()
+        assert [] == traced.metric("agui.observer.errors")
 
     def test_a_cancelled_entry(self) -> None:
         """`agui.interrupt.cancelled`: nobody decided."""
@@ -98,7 +108,7 @@ class TestRunThatAnswers:
         many = [f"i{number}" for number in range(200)]
         traced = thread.run(started("two"), finished("two"), given=resuming(*many))
         assert (64, 127) == (len(traced.attributes(RUN)["agui.resumes.run_id"]), len(traced.events(RUN)))
-        assert {"agui.omitted.resumes": 36, "agui.omitted.answers": 73} == traced.some(
+        assert {"agui.omitted.resumes": 36, "agui.omitted.answers": 75} == traced.some(
             RUN, "agui.omitted.resumes", "agui.omitted.answers"
         )
 

@@ -65,7 +65,9 @@ class TestRun:
         assert [("a", "th", "th", "ann", "x", "Hi"), ("b", "th", "th", "ann", None, None)] == traced.each(
             "invoke_agent supervisor", *keys
         )
-        assert [["agui.interrupt.resolved"], ["agui.note"]] == [[e.name for e in span.events] for span in traced.spans]
+        assert [["agui.interrupt.resolved", "agui.note"], ["agui.note"]] == [
+            [e.name for e in span.events] for span in traced.spans
+        ]
 
     def test_runs_of_one_stream_are_trees_of_their_own(self) -> None:
         """A replayed thread: several runs follow each other."""
