@@ -19,6 +19,7 @@ from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import Presence, session_in
 from agui_otel.tracing.metrics import instruments
+from agui_otel.tracing.remembering import memory_of
 from agui_otel.tracing.session import Observer, Session
 
 _logger = logging.getLogger("agui_otel")
@@ -85,8 +86,11 @@ def observer(
 
     Raises ConfigurationError where the environment holds a setting that is not allowed, and where `config` is none.
     """
+    settings = checked(config) or environment_settings()
+    if not settings.disabled:
+        memory_of(settings)  # what has to be imported for it is not imported in a stream
     return Observer(
-        settings=checked(config) or environment_settings(),
+        settings=settings,
         tracer_provider=tracer_provider,
         meter_provider=meter_provider,
         redact=redact,

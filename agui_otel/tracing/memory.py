@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from agui_otel.config import SQLITE, memory_kind
+from agui_otel.config import SQLITE, memory_kind, without_password
 from agui_otel.errors import ConfigurationError
 from agui_otel.protocol.thread import OpenInterrupt, ThreadChange, ThreadRecord
 from agui_otel.tracing.runs import SeenRuns
@@ -221,6 +221,10 @@ def _make(url: str, ttl: float, size: int, timeout: float) -> ThreadMemory:
         return SQLiteMemory(Path(url.removeprefix(SQLITE)), ttl=ttl, size=size, timeout=timeout)
     try:
         from agui_otel.tracing.redis_memory import RedisMemory
+
+        return RedisMemory(url, ttl=ttl, size=size, timeout=timeout)
     except ImportError as error:
         raise ConfigurationError(f"thread_memory: redis-py cannot be imported ({error})") from None
-    return RedisMemory(url, ttl=ttl, size=size, timeout=timeout)
+    except (ValueError, TypeError) as error:  # what they say may quote a password
+        shown = without_password(url)
+        raise ConfigurationError(f"thread_memory={shown!r}: redis-py cannot read it ({type(error).__name__})") from None

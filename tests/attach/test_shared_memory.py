@@ -190,6 +190,13 @@ class TestSettings:
         with pytest.raises(ConfigurationError, match=r"pip install 'agui-otel\[redis\]'"):
             Settings(thread_memory="redis://me:secret@host")
 
+    def test_a_url_that_redis_py_cannot_read(self) -> None:
+        """It is said where a way in is made, before any stream; without the password."""
+        config = Settings(thread_memory="redis://:se/cret@host:port/0")
+        with pytest.raises(ConfigurationError, match="redis-py cannot read it") as caught:
+            trace_events([], config=config)
+        assert "cret" not in str(caught.value)
+
     def test_it_is_not_shown(self) -> None:
         """It may hold a password."""
         assert "secret" not in repr(Settings(thread_memory="redis://me:secret@host"))
