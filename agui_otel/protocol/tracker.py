@@ -73,7 +73,8 @@ class Tracker:
     """Follows one stream.
 
     `given` is the stream's RunAgentInput, for its first run. `recall` gives what is remembered of a thread, or None
-    where that is not known yet: then nothing may be received before `recalled`. It is asked once a run. `agent_name`
+    where that is not known yet: then nothing may be received before `recalled`. It is asked once a run. `remember` is
+    told of a run that the next one ends, before that asks; it sets ``scope.told``, and must not raise. `agent_name`
     names the run's own agent. ``continues`` is the short cut for plain deltas (`Deltas.take`), which `receive` tries
     first. ``said`` is what the last call that was no plain delta has said, also where it raised before it could return
     that.
@@ -86,6 +87,7 @@ class Tracker:
         given: RunInput | None = None,
         agent_name: str | None = None,
         recall: Recall | None = None,
+        remember: Callable[[Scope, int], None] | None = None,
     ) -> None:
         self.options = options
         self.agent_name = agent_name
@@ -93,6 +95,7 @@ class Tracker:
         self.said: list[Transition] = []
         self._given = given
         self._recall = recall
+        self._remember = remember
         self._counts: defaultdict[str, int] = defaultdict(int)
         self._thread_id = given.thread_id if given is not None else None
         self._early = Early()
@@ -159,7 +162,7 @@ class Tracker:
         scope = self.scope
         if scope is not None and scope.awaited:
             scope.out = out
-            self._remember(scope, found, scope.run.opened_at)
+            self._take_in(scope, found, scope.run.opened_at)
         return out
 
     def take_counts(self) -> dict[str, int]:
@@ -260,7 +263,10 @@ class Tracker:
             again.meet(scope, at)
         else:
             if scope is not None:
+                cut_short = scope.run.outcome is None
                 self._close_run(scope, out, at)
+                if cut_short and self._remember is not None:
+                    self._remember(scope, at)  # the next run of the thread asks before this one's end is told
             scope = self._open_run(event, out, at)
         _count(scope.run, scope, at)
         return scope.run
@@ -315,7 +321,7 @@ class Tracker:
                 again.meet(scope, at)
         return scope
 
-    def _remember(self, scope: Scope, found: Remembered, at: int) -> None:
+    def _take_in(self, scope: Scope, found: Remembered, at: int) -> None:
         """What `_open_run` does with what is remembered, where that came later."""
         scope.record, scope.seen, scope.asked = found
         scope.awaited = False

@@ -63,10 +63,18 @@ class Remembering:
         """What a read, which is over, has found."""
         return self._remembered(reading.thread_id, reading.result(self._boundary), answered=reading.answered)
 
+    def remember_early(self, scope: Scope, at: int) -> None:
+        """`remember`, for a run whose end is told later. Never raises."""
+        try:
+            self.remember(scope, at)
+            scope.told = True
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("thread_memory.write", error)
+
     def remember(self, scope: Scope, at: int) -> None:
         """A run has had its terminal event at `at`: what its thread is to know of it."""
         run = scope.run
-        if run.thread_id is None or run.thread_id in self._anonymous:
+        if scope.told or run.thread_id is None or run.thread_id in self._anonymous:
             return
 
         def ref_of(entity: Entity) -> SpanRef:

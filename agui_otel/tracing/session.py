@@ -103,6 +103,7 @@ class Session:
             given=guarded_input(given, boundary),
             agent_name=agent_name or settings.agent_name,
             recall=self._threads.recall,
+            remember=self._threads.remember_early,
         )
         self._writer = SpanWriter(
             ending.tracer_of(provider),
@@ -164,7 +165,7 @@ class Session:
             self._boundary.swallow("feed", error)
 
     def _take(self, event: object, at: int) -> None:
-        if self._held is not None:
+        while self._held is not None:
             self._go_on(self._held)
             if self._continues(event, at):
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from functools import lru_cache
@@ -25,7 +26,17 @@ PACKAGES = {
 
 @lru_cache
 def scripts_of(framework: str) -> Path:
-    """The directory of the commands of a framework's environment, which is made where it is not there yet."""
+    """The directory of the commands of a framework's environment, which is made where it is not there yet.
+
+    By one process at a time: several files of tests may ask for the same.
+    """
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with (ENVIRONMENTS / f"{framework}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _scripts_of(framework)
+
+
+def _scripts_of(framework: str) -> Path:
     home = ENVIRONMENTS / framework
     stamp = home / "installed"
     wanted = "\n".join([*PACKAGES[framework], (ROOT / "pyproject.toml").read_text()])
