@@ -9,6 +9,8 @@ from rich.console import Console
 
 from agui_otel.render import duration, render_rich, render_text
 from tests.support import spans
+from tests.support.traced import Thread, trace
+from tests.support.wire import event, finished, started, text
 
 TEXT = """\
 invoke_agent planner  interrupt  489 ms, first chunk 60 ms
@@ -182,3 +184,13 @@ def test_deep_trees() -> None:
 def test_durations(nanoseconds: int, text: str) -> None:
     """Durations read as a person writes them."""
     assert text == duration(nanoseconds)
+
+
+def test_a_run_that_comes_again() -> None:
+    """Whether it was seen before, and whether its beginning was."""
+    thread = Thread()
+    run = [started(), text("m", "x"), finished()]
+    thread.run(run)
+    assert "seen before, sent once more" in render_text(thread.run(run).spans).splitlines()[0]
+    late = trace(event("TEXT_MESSAGE_CONTENT", messageId="m", delta="x"), finished())
+    assert "its beginning is missing" in render_text(late.spans).splitlines()[0]

@@ -55,7 +55,7 @@ def meet(scope: Scope, at: int) -> None:
 
 def opens_without_start(scope: Scope, kind: str, at: int) -> None:
     """The first event of a run is no RUN_STARTED: is it one that presupposes others?"""
-    scope.run.implicit = True
+    scope.unstarted = scope.run.implicit = True
     scope.run.in_midst |= kind in _GOES_ON
     meet(scope, at)
 

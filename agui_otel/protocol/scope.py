@@ -51,9 +51,10 @@ class Options:
 class Scope:
     """All that one run's handlers share. ``out`` collects transitions until the tracker hands them over.
 
-    ``told``: the memory of the thread has this run already. ``record`` and ``seen`` are what is remembered of the
-    thread, if that was ``asked``; ``awaited`` while it is not known yet. ``earlier`` is the run that had this one's
-    ids, ``undecided`` whether it is the same, ``idents`` the first ids opened here.
+    ``unstarted``: events came without a RUN_STARTED. ``told``: the memory of the thread has this run already.
+    ``record`` and ``seen`` are what is remembered of the thread, if that was ``asked``; ``awaited`` while it is not
+    known yet. ``earlier`` is the run that had this one's ids, ``undecided`` whether it is the same, ``idents`` the
+    first ids opened here.
 
     ``agents`` are the subagents in the order they were opened, ``subagents`` the latest of each id. The maps of owners
     hold, for each id, the tag of who owns it, None being the run's own agent (AG-UI 1.0: an id keeps its owner).
@@ -65,6 +66,7 @@ class Scope:
         self.record: ThreadRecord | None = None
         self.seen: Mapping[str, SeenRun] = _NONE
         self.told = False
+        self.unstarted = False
         self.asked = False
         self.awaited = False
         self.earlier: SeenRun | None = None

@@ -239,7 +239,7 @@ class Tracker:
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run
-        if not run.started and not run.implicit:
+        if not run.started and not scope.unstarted:
             again.opens_without_start(scope, kind, at)
         if run.attribution != "lifecycle" and event.get("subagentRunId") is not None:
             run.attribution = "lifecycle" if kind in _LIFECYCLE else "tags"

@@ -69,7 +69,7 @@ streams = st.builds(write, st.integers(0, 10**9), st.sampled_from([None, *RULES]
 inputs = st.sampled_from([None, given("r", "t"), given("r", "t", resume=answers("i")), given("other", "t")])
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @over(st.lists(st.tuples(streams, inputs, st.sampled_from(list(OUTCOMES))), min_size=1, max_size=3), st.data())
 def test_late_is_the_same_as_at_once(runs: list[tuple[list[Any], Any, Reason]], data: st.DataObject) -> None:
     """For any streams, whenever the store answers: the same spans, trees, times and metrics."""
