@@ -89,8 +89,10 @@ def _chunks(reply: AIMessage) -> Iterator[ChatGenerationChunk]:
     for word in str(reply.content).split():
         yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
     for index, call in enumerate(reply.tool_calls):
-        piece = {"index": index, "id": call["id"], "name": call["name"], "args": json.dumps(call["args"])}
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
+        opening = {"index": index, "id": call["id"], "name": call["name"], "args": ""}
+        arguments = {"index": index, "id": None, "name": None, "args": json.dumps(call["args"])}
+        for piece in (opening, arguments):
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
 
 
 @tool
