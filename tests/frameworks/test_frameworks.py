@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,18 +17,18 @@ import pytest
 from agui_otel.cli.questions import ask as examine
 from agui_otel.forest import forest
 from agui_otel.testing import span_tree
-from scripts.doc_outputs import environment
-from tests.support.frameworks import ROOT, scripts_of
-from tests.support.receivers import Received, http_receiver
-from tests.support.servers import ask, eventually, free_port, listens
+from tests.support.commands import QUESTION, THREAD, serving
+from tests.support.frameworks import scripts_of
+from tests.support.servers import ask
 
 pytestmark = pytest.mark.slow
 
 TREES = Path(__file__).parent / "trees"
-QUESTION = {
-    "threadId": "thread-1", "runId": "run-1", "state": {}, "tools": [], "context": [], "forwardedProps": {},
-    "messages": [{"id": "question-1", "role": "user", "content": "What moves the sea?"}],
-}  # fmt: skip
+VARIABLES = {
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "{receiver}",
+    "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "langchain",
+    "AGUI_OTEL_CAPTURE": "full",
+}
 UNNAMED = (
     "no event names a subagent: it has none, called none, or does not name them. Of the frameworks that "
     'docs/ways-in.md lists, ag-ui-langgraph does, with subagent_visibility="attributed"'
@@ -63,72 +59,30 @@ class Framework:
     """Its own tracing logs errors (`DETACHING`) wherever there are providers, with this package or without it."""
 
 
-@dataclass
-class Served:
-    """A server at work, and what it exports."""
-
-    url: str
-    port: int
-    received: Received
-    output: str = ""
-    """What it wrote until it had stopped."""
-
-    def tree(self) -> str:
-        """The tree of what was traced by this package and by FastAPI."""
-        shown = [span for span in self.spans() if span["scope"] in OURS]
-        return span_tree(shown, attributes=SHOWN, event_attributes=SHOWN_OF_EVENTS) + "\n"
-
-    def spans(self) -> list[dict[str, Any]]:
-        """All spans of the question's trace."""
-        spans = self.received.spans()
-        traces = {span["context"]["trace_id"] for span in spans if span["attributes"].get("session.id") == "thread-1"}
-        return [span for span in spans if span["context"]["trace_id"] in traces]
+def tree(spans: list[dict[str, Any]]) -> str:
+    """The tree of what was traced by this package and by FastAPI."""
+    shown = [span for span in spans if span["scope"] in OURS]
+    return span_tree(shown, attributes=SHOWN, event_attributes=SHOWN_OF_EVENTS) + "\n"
 
 
-@contextmanager
-def served(command: Sequence[str | Path], path: str) -> Iterator[Served]:
-    """Serve a framework; afterwards it has stopped."""
-    port = free_port()
-    with http_receiver() as received:
-        variables = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": received.url,
-            "OTEL_TRACES_EXPORTER": "otlp",
-            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "langchain",
-            "AGUI_OTEL_CAPTURE": "full",
-        }
-        server = subprocess.Popen(
-            [*map(str, command), "--port", str(port)],
-            cwd=ROOT, env={**environment(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        try:
-            eventually(lambda: listens(port) or server.poll() is not None, 60)
-            serving = Served(f"http://127.0.0.1:{port}{path}", port, received)
-            yield serving
-            server.send_signal(signal.SIGTERM)
-            serving.output, _ = server.communicate(timeout=30)
-        finally:
-            server.kill()
-            server.wait()
-
-
-def both(framework: Framework) -> tuple[bytes, Served, list[str]]:
+def both(framework: Framework) -> tuple[bytes, list[dict[str, Any]], list[str]]:
     """Ask a framework's server with the middleware, and one that is traced without code.
 
-    What was answered, what was traced, which is the same in both ways, and what `agui-otel doctor` finds.
+    What was answered; what was traced, of which the tree is the same in both ways; what `agui-otel doctor` finds.
     """
     module, scripts, path = f"tests.frameworks.{framework.name}_server", scripts_of(framework.name), framework.path
     with (
-        served([scripts / "python", "-m", "tests.frameworks.middleware", module], path) as one,
-        served([scripts / "opentelemetry-instrument", scripts / "uvicorn", f"{module}:app"], path) as other,
+        serving([scripts / "python", "-m", "tests.frameworks.middleware", module], **VARIABLES) as one,
+        serving([scripts / "opentelemetry-instrument", scripts / "uvicorn", f"{module}:app"], **VARIABLES) as other,
     ):
         answers = [ask(server.port, QUESTION, path=path) for server in (one, other)]
-        _, *findings = examine(one.url, "What moves the sea?")
+        _, *findings = examine(f"http://127.0.0.1:{one.port}{path}", "What moves the sea?")
     assert [200, 200] == [answer.status for answer in answers]
     for server in (one, other):
         output = DETACHING.sub("", server.output) if framework.detaches else server.output
         assert "Traceback" not in output
-    assert one.tree() == other.tree()
-    return answers[0].body, one, findings
+    assert tree(one.spans()) == tree(other.spans())
+    return answers[0].body, one.spans(), findings
 
 
 def events(body: bytes) -> list[str]:
@@ -152,12 +106,12 @@ FRAMEWORKS = [
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.tree)
 def test_framework(framework: Framework) -> None:
     """Both ways make the tree that its stream stands for, around its own spans; and doctor knows what it carries."""
-    body, server, findings = both(framework)
+    body, spans, findings = both(framework)
     assert ("RUN_STARTED", "RUN_FINISHED") == (events(body)[0], events(body)[-1])
-    assert (TREES / f"{framework.tree}.tree").read_text() == server.tree()
+    assert (TREES / f"{framework.tree}.tree").read_text() == tree(spans)
     assert [framework.subagents, TURN] == findings
-    others = [span for span in server.spans() if span["scope"] not in OURS]
+    others = [span for span in spans if span["scope"] not in OURS]
     assert ({framework.scope} if framework.scope else set()) == {span["scope"] for span in others}
-    assert ["thread-1"] * len(others) == [span["attributes"].get("session.id") for span in others]
-    assert 1 == len(forest(server.spans()))
+    assert [THREAD] * len(others) == [span["attributes"].get("session.id") for span in others]
+    assert 1 == len(forest(spans))
     assert (framework.name == "adk") == (b"\n: ping - " in body)
