@@ -22,7 +22,7 @@ from fastapi import FastAPI
 
 
 class ScriptedClient(FunctionInvocationLayer, BaseChatClient):
-    """Calls the first of its tools, and says `answer` to its result; without tools, at once."""
+    """Calls the tool, if it has it, and says `answer` to its result; fails where that is asked for."""
 
     def __init__(self, answer: str) -> None:
         super().__init__()
@@ -37,6 +37,8 @@ class ScriptedClient(FunctionInvocationLayer, BaseChatClient):
     async def _updates(
         self, messages: Sequence[Message], options: Mapping[str, Any]
     ) -> AsyncIterator[ChatResponseUpdate]:
+        if messages[-1].text == "Fail.":
+            raise RuntimeError("the model is away")
         if options.get("tools") and messages[-1].role != "tool":
             contents = [Content.from_function_call("call-1", "search", arguments='{"query": "tides"}')]
         else:

@@ -16,7 +16,9 @@ from llama_index.protocols.ag_ui.router import get_ag_ui_workflow_router
 
 
 def answer(messages: Sequence[ChatMessage], **_: Any) -> ChatMessage:
-    """Call the tool, and say something to its result."""
+    """Call the tool, and say something to its result; fail where that is asked for."""
+    if messages[-1].content == "Fail.":
+        raise RuntimeError("the model is away")
     if messages[-1].role == MessageRole.TOOL:
         return ChatMessage(role="assistant", content="The moon moves the sea.")
     call = ToolCallBlock(tool_call_id="call-1", tool_name="search", tool_kwargs={"query": "tides"})

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ import pytest
 from agui_otel.cli.questions import ask as examine
 from agui_otel.forest import forest
 from agui_otel.testing import span_tree
-from tests.support.commands import QUESTION, THREAD, serving
+from tests.support.commands import QUESTION, THREAD, Serving, serving
 from tests.support.frameworks import scripts_of
-from tests.support.servers import ask
+from tests.support.servers import ask, asking, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -65,15 +67,27 @@ def tree(spans: list[dict[str, Any]]) -> str:
     return span_tree(shown, attributes=SHOWN, event_attributes=SHOWN_OF_EVENTS) + "\n"
 
 
+def module_of(framework: str) -> str:
+    """The module with the framework's `app`."""
+    return f"tests.frameworks.{framework}_server"
+
+
+def by_middleware(framework: str) -> AbstractContextManager[Serving]:
+    """The framework's server, with the middleware."""
+    command = [scripts_of(framework) / "python", "-m", "tests.frameworks.middleware", module_of(framework)]
+    return serving(command, **VARIABLES)
+
+
 def both(framework: Framework) -> tuple[bytes, list[dict[str, Any]], list[str]]:
     """Ask a framework's server with the middleware, and one that is traced without code.
 
     What was answered; what was traced, of which the tree is the same in both ways; what `agui-otel doctor` finds.
     """
-    module, scripts, path = f"tests.frameworks.{framework.name}_server", scripts_of(framework.name), framework.path
+    scripts, path = scripts_of(framework.name), framework.path
+    without_code = [scripts / "opentelemetry-instrument", scripts / "uvicorn", f"{module_of(framework.name)}:app"]
     with (
-        serving([scripts / "python", "-m", "tests.frameworks.middleware", module], **VARIABLES) as one,
-        serving([scripts / "opentelemetry-instrument", scripts / "uvicorn", f"{module}:app"], **VARIABLES) as other,
+        by_middleware(framework.name) as one,
+        serving(without_code, **VARIABLES) as other,
     ):
         answers = [ask(server.port, QUESTION, path=path) for server in (one, other)]
         _, *findings = examine(f"http://127.0.0.1:{one.port}{path}", "What moves the sea?")
@@ -115,3 +129,51 @@ def test_framework(framework: Framework) -> None:
     assert [THREAD] * len(others) == [span["attributes"].get("session.id") for span in others]
     assert 1 == len(forest(spans))
     assert (framework.name == "adk") == (b"\n: ping - " in body)
+
+
+FAIL = {**QUESTION, "messages": [{"id": "question-1", "role": "user", "content": "Fail."}]}
+
+
+def test_a_failure_that_breaks_the_response() -> None:
+    """LlamaIndex says RUN_ERROR and raises after it: the run has failed once, with what RUN_ERROR says."""
+    with (
+        by_middleware("llamaindex") as server,
+        asking(server.port, FAIL, path="/run") as response,
+        suppress(IncompleteRead),
+    ):
+        response.read()
+    expected = """\
+POST /run !ERROR ""
+  invoke_agent [AGENT] error !ERROR "the model is away" agui.attribution="none" agui.violations=0 input.value="Fail."
+    * agui.state.snapshot agui.state.paths=[]
+    * exception
+    fastapi.dependencies
+    fastapi.endpoint
+"""
+    assert expected == tree(server.spans())
+
+
+def test_an_event_after_a_failure() -> None:
+    """Agent Framework says something after RUN_ERROR, which the reference client refuses: a violation."""
+    with by_middleware("agent_framework") as server:
+        answer = ask(server.port, FAIL, path="/agent")
+    assert ["RUN_ERROR", "CUSTOM"] == events(answer.body)[-2:]
+    run = next(span for span in server.spans() if span["attributes"].get("agui.outcome") == "error")
+    assert ("ERROR", "Workflow execution failed.", 1) == (
+        run["status"]["status_code"],
+        run["status"]["description"],
+        run["attributes"]["agui.violations"],
+    )
+
+
+def test_a_client_that_leaves() -> None:
+    """ADK's endpoint is cancelled while a tool is at work: the run ends as disconnected, the tool's call with it."""
+    with by_middleware("adk") as server:
+        with asking(server.port, QUESTION, path="/agent") as response:
+            while b'"toolCallName":"search"' not in response.readline():
+                pass
+            while b"TOOL_CALL_END" not in response.readline():
+                pass
+        eventually(lambda: "invoke_agent" in server.received.span_names())
+    outcomes = {span["name"]: span["attributes"].get("agui.outcome") for span in server.spans()}
+    assert ("disconnected", "aborted") == (outcomes["invoke_agent"], outcomes["execute_tool search"])

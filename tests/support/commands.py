@@ -39,7 +39,7 @@ class Serving:
 
 
 @contextmanager
-def serving(command: Sequence[str | Path], **variables: str) -> Iterator[Serving]:
+def serving(command: Sequence[object], **variables: str) -> Iterator[Serving]:
     """Start a server in the repository's root, with its port given by `--port`; afterwards it has stopped.
 
     Its environment has `variables`, in which `{receiver}` stands for the URL of a receiver.
