@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,10 +32,20 @@ def scripts_of(framework: str) -> Path:
     home, pinned = ENVIRONMENTS / framework, REQUIREMENTS / f"{framework}.txt"
     stamp = home / "installed"
     wanted = f"{sys.version}\n{pinned.read_text()}\n{(ROOT / 'pyproject.toml').read_text()}"
-    if not (stamp.is_file() and stamp.read_text() == wanted):
-        _make(home, framework, pinned)
-        stamp.write_text(wanted)
+    with _alone(framework):
+        if not (stamp.is_file() and stamp.read_text() == wanted):
+            _make(home, framework, pinned)
+            stamp.write_text(wanted)
     return home / "bin"
+
+
+@contextmanager
+def _alone(framework: str) -> Iterator[None]:
+    """Among the processes that run tests."""
+    ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
+    with (ENVIRONMENTS / f"{framework}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _make(home: Path, framework: str, pinned: Path) -> None:
