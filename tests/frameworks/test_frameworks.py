@@ -28,6 +28,7 @@ pytestmark = pytest.mark.slow
 TREES = Path(__file__).parent / "trees"
 VARIABLES = {
     "OTEL_EXPORTER_OTLP_ENDPOINT": "{receiver}",
+    "OTEL_METRICS_EXPORTER": "otlp",
     "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "langchain",
     "AGUI_OTEL_CAPTURE": "full",
 }
@@ -95,6 +96,8 @@ def both(framework: Framework) -> tuple[bytes, list[dict[str, Any]], list[str]]:
     for server in (one, other):
         output = DETACHING.sub("", server.output) if framework.detaches else server.output
         assert "Traceback" not in output
+        assert server.received.metrics
+        assert {} == server.received.counter("agui.observer.errors")
     assert tree(one.spans()) == tree(other.spans())
     return answers[0].body, one.spans(), findings
 
