@@ -134,6 +134,20 @@ def test_framework(framework: Framework) -> None:
     assert (framework.name == "adk") == (b"\n: ping - " in body)
 
 
+def test_langgraph_by_default() -> None:
+    """Without its switch ag-ui-langgraph names no subagent: one agent makes all calls, and doctor names the switch."""
+    with by_middleware("langgraph") as server:
+        answer = ask(server.port, QUESTION, path="/default")
+        _, *findings = examine(f"http://127.0.0.1:{server.port}/default", "What moves the sea?")
+    assert "RUN_FINISHED" == events(answer.body)[-1]
+    assert [UNNAMED, TURN] == findings
+    spans = [span for span in server.spans() if span["scope"] == "agui_otel"]
+    (run,) = (span for span in spans if span["name"] == "invoke_agent")
+    calls = [span for span in spans if span["name"].startswith("execute_tool")]
+    assert ["search", "search", "task", "task"] == sorted(span["name"].split()[1] for span in calls)
+    assert {run["context"]["span_id"]} == {span["parent_id"] for span in calls}
+
+
 FAIL = {**QUESTION, "messages": [{"id": "question-1", "role": "user", "content": "Fail."}]}
 
 
