@@ -53,11 +53,11 @@ def serving(command: Sequence[object], **variables: str) -> Iterator[Serving]:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         try:
-            eventually(lambda: listens(port) or server.poll() is not None, 60)
+            eventually(lambda: listens(port) or server.poll() is not None, 120)
             it = Serving(port, received)
             yield it
             server.send_signal(signal.SIGTERM)
-            it.output, _ = server.communicate(timeout=30)
+            it.output, _ = server.communicate(timeout=60)
         finally:
             server.kill()
             server.wait()
