@@ -25,7 +25,7 @@ from tests.attach.test_asgi import (
     unordered,
 )
 from tests.support.oracle import Agent
-from tests.support.proxies import proxied
+from tests.support.proxies import proxying
 from tests.support.recordings import STREAMS
 from tests.support.servers import SSE, served, streaming
 from tests.support.watched import Watched
@@ -39,6 +39,13 @@ def agent() -> Iterator[Agent]:
     """One client for all tests."""
     with Agent() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[int]:
+    """The server without any way in; its port."""
+    with served(Starlette(routes=[Route("/agent", endpoint, methods=["POST"])])) as port:
+        yield port
 
 
 async def endpoint(request: Any) -> Any:
@@ -66,13 +73,11 @@ def asked(agent: Agent, port: int, name: str, accept: str) -> list[Run]:
 
 @pytest.mark.parametrize("accept", [SSE, PROTO], ids=["sse", "protobuf"])
 @pytest.mark.parametrize("name", RECORDED)
-def test_the_client_sees_the_same(agent: Agent, name: str, accept: str) -> None:
+def test_the_client_sees_the_same(agent: Agent, bare: int, name: str, accept: str) -> None:
     """Events and failures; and each way in makes the recording's tree."""
-    bare = Starlette(routes=[Route("/agent", endpoint, methods=["POST"])])
-    with served(bare) as port:
-        expected = asked(agent, port, name, accept)
+    expected = asked(agent, bare, name, accept)
     assert expected[-1][0]
-    ways: list[Way] = [lambda watched: served(application(endpoint, watched)), lambda watched: proxied(bare, watched)]
+    ways: list[Way] = [lambda watched: served(application(endpoint, watched)), lambda watched: proxying(bare, watched)]
     for way in ways:
         open_memory("memory://").close()  # the threads of one way in are not the other's
         watched = Watched()
