@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -160,7 +161,9 @@ def _listening(place: str) -> Iterator[socket.socket]:
         )[0]
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
-        raise ConfigurationError(f"--listen {place}: {error.strerror or error}") from None
+        number = error.errno or 0
+        said = os.strerror(number) if number > 0 else error.strerror
+        raise ConfigurationError(f"--listen {place}: {said or error}") from None
     with listening:
         yield listening
 
