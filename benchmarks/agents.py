@@ -52,16 +52,20 @@ nested = cache(recorded)
 
 
 async def agent(request: Request) -> StreamingResponse:
-    """`/paced/N`, `/burst/N`: a message of N deltas, at a model's pace or as fast as it goes; `/nested`."""
+    """A message of N deltas at a model's pace (`/paced/N`), as fast as it goes (`/burst/N`), or half of it and then
+    nothing (`/half/N`); or a recorded run (`/nested`).
+    """
     await request.body()
     _, kind, *rest = request.url.path.split("/")
     events: list[Event] = nested() if kind == "nested" else message(int(rest[0]))
     encoder = EventEncoder(accept=request.headers.get("accept", ""))
 
     async def stream() -> AsyncIterator[str]:
-        for event in events:
+        for number, event in enumerate(events):
             if kind == "paced":
                 await asyncio.sleep(PACE)
+            elif kind == "half" and number > len(events) // 2:
+                await asyncio.Event().wait()
             yield encoder.encode(event)
 
     return StreamingResponse(stream(), media_type=encoder.get_content_type())
