@@ -131,7 +131,7 @@ class Session:
         self._report_at = 0
         self.span_context: SpanContext | None = None
         """The span context of the current (or last) run; None before the first."""
-        ending.opened(self)
+        ending.opened(self, provider)
 
     def begin(self, at_ns: int | None = None) -> None:
         """Open the run that the input announces, if there is one. `at_ns`: nanoseconds since the epoch; None is now."""
