@@ -64,6 +64,14 @@ def process(*arguments: str, port: int, environment: dict[str, str] | None = Non
 
 
 @contextmanager
+def receiver() -> Iterator[str]:
+    """The URL of `benchmarks.receiver`."""
+    port = free_port()
+    with process("-m", "benchmarks.receiver", str(port), port=port):
+        yield f"http://127.0.0.1:{port}"
+
+
+@contextmanager
 def agent(way: str, receiver: str) -> Iterator[Server]:
     """`benchmarks.agents`."""
     port = free_port()
@@ -83,23 +91,23 @@ def proxy(upstream: Server, receiver: str, *, traced: bool) -> Iterator[Server]:
         yield server
 
 
-def measure(server: Server, path: str, streams: int) -> Measured:
-    """Ask for so many streams at once, and read them to their end."""
+def measure(server: Server, path: str, streams: int, over: float = 0.0) -> Measured:
+    """Ask for so many streams, which begin `over` so many seconds, and read them to their end."""
     before = server.cpu()
     began = time.perf_counter()
-    read = asyncio.run(_all(server.port, path, streams))
+    read = asyncio.run(_all(server.port, path, streams, over))
     lasted = time.perf_counter() - began
     events = sum(number for number, _ in read)
     return Measured(events / lasted, median(first for _, first in read), (server.cpu() - before) / events)
 
 
-async def _all(port: int, path: str, streams: int) -> list[tuple[int, float]]:
-    return list(await asyncio.gather(*(_one(port, path, number, streams) for number in range(streams))))
+async def _all(port: int, path: str, streams: int, over: float) -> list[tuple[int, float]]:
+    return list(await asyncio.gather(*(_one(port, path, number, over * number / streams) for number in range(streams))))
 
 
-async def _one(port: int, path: str, number: int, streams: int) -> tuple[int, float]:
-    """The events of a stream, and how long its first byte took; streams begin spread over a fifth of a second."""
-    await asyncio.sleep(0.2 * number / streams)
+async def _one(port: int, path: str, number: int, wait: float) -> tuple[int, float]:
+    """The events of a stream that begins after a while, and how long its first byte took."""
+    await asyncio.sleep(wait)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps({"threadId": f"t{number}", "runId": f"r{number}", "messages": []}).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n"

@@ -12,8 +12,7 @@ import asyncio
 import json
 import time
 
-from benchmarks.load import Server, agent, proxy
-from tests.support.receivers import http_receiver
+from benchmarks.load import Server, agent, proxy, receiver
 
 STREAMS = 500
 WARMING = 20
@@ -49,14 +48,14 @@ def stream_kib(server: Server) -> float:
 
 def main() -> None:
     """Measure all."""
-    with http_receiver() as received:
+    with receiver() as received:
         found = {}
         for way in ("bare", "middleware"):
-            with agent(way, received.url) as server:
+            with agent(way, received) as server:
                 found[way] = stream_kib(server)
-        with agent("bare", received.url) as upstream:
+        with agent("bare", received) as upstream:
             for traced in (False, True):
-                with proxy(upstream, received.url, traced=traced) as server:
+                with proxy(upstream, received, traced=traced) as server:
                     found[f"proxy, tracing {'on' if traced else 'off'}"] = stream_kib(server)
     for way, kib in found.items():
         print(f"{way:24} {kib:6.1f} KiB an open stream")

@@ -2,7 +2,7 @@
 
     python -m benchmarks.serving [ROUNDS]
 
-Real processes and sockets; traces go to an OTLP receiver in this process. Each round asks each side in turn, and the
+Real processes and sockets; traces go to an OTLP receiver that throws them away. Each round asks each side in turn, and the
 medians of the rounds' ratios count.
 """
 
@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable
 from statistics import median
 
-from benchmarks.load import Measured, Server, agent, measure, proxy
+from benchmarks.load import Measured, Server, agent, measure, proxy, receiver
 from benchmarks.timing import report
-from tests.support.receivers import http_receiver
 
 STREAMS = 100
+SPREAD = 1.0
+"""Seconds over which paced streams begin; the others begin at once."""
 PACED = "/paced/200"
 """A message of 200 words, in four seconds."""
 
@@ -26,7 +27,7 @@ def rounds(number: int, path: str, streams: int, *servers: Server) -> list[list[
     measured: list[list[Measured]] = [[] for _ in servers]
     for count in range(number + 1):
         for server, kept in zip(servers, measured, strict=True):
-            found = measure(server, path, streams)
+            found = measure(server, path, streams, SPREAD if path == PACED else 0.0)
             if count:
                 kept.append(found)
     return measured
@@ -37,9 +38,9 @@ def ratio(observed: list[Measured], bare: list[Measured], figure: Callable[[Meas
     return median(figure(one) / figure(other) for one, other in zip(observed, bare, strict=True))
 
 
-def middleware(number: int, receiver: str) -> None:
+def middleware(number: int, to: str) -> None:
     """The middleware against the bare application."""
-    with agent("bare", receiver) as without, agent("middleware", receiver) as with_it:
+    with agent("bare", to) as without, agent("middleware", to) as with_it:
         bare, traced = rounds(number, PACED, STREAMS, without, with_it)
         detail = f"{median(one.rate for one in bare):.0f} events/s bare"
         report("paced, middleware / bare: events per second", ratio(traced, bare, lambda m: m.rate), ">= 0.95", detail)
@@ -59,12 +60,12 @@ def middleware(number: int, receiver: str) -> None:
                    ratio(traced, bare, lambda m: m.rate), "reported", detail)  # fmt: skip
 
 
-def proxied(number: int, receiver: str) -> None:
+def proxied(number: int, to: str) -> None:
     """The proxy against itself with tracing off."""
     with (
-        agent("bare", receiver) as upstream,
-        proxy(upstream, receiver, traced=False) as off,
-        proxy(upstream, receiver, traced=True) as on,
+        agent("bare", to) as upstream,
+        proxy(upstream, to, traced=False) as off,
+        proxy(upstream, to, traced=True) as on,
     ):
         plain, traced = rounds(number, PACED, STREAMS, off, on)
         detail = (
@@ -79,9 +80,9 @@ def proxied(number: int, receiver: str) -> None:
 def main() -> None:
     """Measure all."""
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 7
-    with http_receiver() as received:
-        middleware(number, received.url)
-        proxied(number, received.url)
+    with receiver() as received:
+        middleware(number, received)
+        proxied(number, received)
 
 
 if __name__ == "__main__":
