@@ -2,8 +2,8 @@
 
     python -m benchmarks.serving [ROUNDS]
 
-Real processes and sockets; traces go to an OTLP receiver that throws them away. Each round asks each side in turn, and the
-medians of the rounds' ratios count.
+Real processes and sockets; traces go to an OTLP receiver that throws them away. Each round asks each side in turn, and
+the medians of the rounds' ratios count.
 """
 
 from __future__ import annotations
