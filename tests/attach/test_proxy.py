@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from agui_otel.tracing.ending import open_sessions
+from agui_otel.tracing.inside import OPEN_RUNS
 from agui_otel.tracing.memory import open_memory
 from tests.attach.test_asgi import (
     PROTO,
@@ -59,8 +59,9 @@ def through(
             open_memory("memory://").close()  # the thread begins anew
             waiting.extend(chunked(*split(bodies[run])) for run in chain(name))
             for run in chain(name):
+                before = len(watched.runs)
                 assert bodies[run] == ask(own, asked_for(run)).body
-                eventually(lambda: not open_sessions())
+                eventually(lambda before=before: len(watched.runs) > before and not OPEN_RUNS)  # type: ignore[misc]
             watched.check()
             assert expected_tree(name) == tree_of(watched)
 
