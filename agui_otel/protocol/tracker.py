@@ -126,11 +126,11 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
-        deltas = self._deltas
-        if deltas.take(raw, at):
-            return _NOTHING
-        deltas.index += 1
-        deltas.last_event_ns = at
+        return _NOTHING if self._deltas.take(raw, at) else self.receive_other(raw, at)
+
+    def receive_other(self, raw: object, at: int) -> Sequence[Transition]:
+        """Take the next event, where that is no plain delta: ``continues`` was asked."""
+        self._deltas.pass_by(at)
         out = self.said = []
         notes: list[str] = []
         try:

@@ -120,7 +120,7 @@ class Session:
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
-            tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
+            tracker.receive_other if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
         self._continues: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
         self._ending = threading.Lock()  # taken once, never given back
