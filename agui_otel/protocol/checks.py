@@ -88,8 +88,8 @@ class Simple:
         raise ShapeError(path, f"expected {self._expected}, got {json_type(value)}")
 
 
-def _is_integer(value: Any) -> bool:
-    """Whether JavaScript would call it one: 1.0 is, a boolean is not."""
+def _is_whole(value: Any) -> bool:
+    """Whether JavaScript would call it an integer: 1.0 is, a boolean is not."""
     if isinstance(value, bool):
         return False
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
@@ -111,8 +111,11 @@ JSON_POINTER = Simple("a JSON Pointer", _is_pointer)
 
 def integer(smallest: int) -> Check:
     """A whole number that JavaScript holds exactly."""
-    expected = f"an integer from {smallest} to {LARGEST_INTEGER}"
-    return Simple(expected, lambda value: _is_integer(value) and smallest <= value <= LARGEST_INTEGER)
+
+    def holds(value: Any) -> bool:
+        return (type(value) is int or _is_whole(value)) and smallest <= value <= LARGEST_INTEGER
+
+    return Simple(f"an integer from {smallest} to {LARGEST_INTEGER}", holds)
 
 
 class OneOf:

@@ -82,7 +82,8 @@ class Deltas:
         owner = entity.owner
         if owner.first_chunk_at is None:
             owner.first_chunk_at = at
-        ready = self._ready[ident] = (lane, entity, owner.nearest_open(), lane.owners[ident])
+        teller = owner if owner.ended_at is None else owner.nearest_open()
+        ready = self._ready[ident] = (lane, entity, teller, lane.owners[ident])
         return ready
 
     def take(self, raw: Any, at: int) -> bool:

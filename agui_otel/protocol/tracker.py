@@ -139,11 +139,16 @@ class Tracker:
             self._malformed(error, out, at)
             return out
         kind = event["type"]
-        if event is raw and self.options.borrowed and kind in STATE_FIELDS:
+        if kind in STATE_FIELDS and event is raw and self.options.borrowed:
             event = with_own_state(event)
         self._counts[kind] += 1
-        if kind in EVENT_TYPES:
-            self._judge_and_handle(event, kind, out, at)
+        if kind in _HANDLERS and "metadata" not in event and not self._expander.pending:
+            breach = self._judge.judge(event)
+            if breach is not None:
+                self._violations([breach], kind, out, at)
+            self._handle(event, kind, out, at)
+        elif kind in EVENT_TYPES:
+            self._expand_and_handle(event, kind, out, at)
         else:
             self._handle_unknown(event, out, at)
         if notes and self.scope is not None:
@@ -173,28 +178,21 @@ class Tracker:
             return _NOTHING
         return [Remark(self.scope.run, False, rule, message, self.index + 1, "", at)]
 
-    def _judge_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
-        remarks: list[tuple[str, str]] | None = None
+    def _expand_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
+        """An event that may stand for others, begins a run or has metadata."""
+        remarks: list[tuple[str, str]] = []
         try:
             parts = self._expander.expand(event)
         except Refused as refused:
-            remarks = [(refused.rule, refused.message)]
+            remarks.append((refused.rule, refused.message))
             parts = refused.recovered
-        for part in parts:
-            breach = self._judge.judge(part)
-            if breach is not None:
-                remarks = [*(remarks or ()), breach]
-        if remarks is None:
-            if len(parts) == 1 and parts[0] is event and "metadata" not in event:
-                self._handle(event, kind, out, at)
-            else:
-                self._handle_parts(parts, event, out, at)
-        elif kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None):
-            self._handle_parts(parts, event, out, at)
+        remarks += filter(None, map(self._judge.judge, parts))
+        begins = kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None)
+        if remarks and not begins:
             self._violations(remarks, kind, out, at)
-        else:
+        self._handle_parts(parts, event, out, at)
+        if remarks and begins:
             self._violations(remarks, kind, out, at)
-            self._handle_parts(parts, event, out, at)
 
     def _handle_unknown(self, event: Event, out: list[Transition], at: int) -> None:
         """An event outside the 31 types: opens no run, unless a quirk reads it as one of them."""
@@ -221,7 +219,7 @@ class Tracker:
         if kind == "RUN_STARTED":
             return self._run_started(event, out, at)
         scope = self.scope or self._open_run(None, out, at)
-        scope.out, scope.index, scope.type = out, self.index, kind
+        scope.out, scope.index, scope.type = out, self._deltas.index, kind
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run

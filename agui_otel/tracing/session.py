@@ -152,20 +152,17 @@ class Session:
         try:
             at = self._now() if at_ns is None else at_ns
             if not self._continues(event, at):
-                self._take(event, at)
+                try:
+                    transitions = self._receive(event, at)
+                except Exception as error:  # noqa: BLE001 - the boundary
+                    transitions = self._tracker.said
+                    self._boundary.swallow("feed", error)
+                if transitions:
+                    self._write(transitions)
             if at > self._report_at:
                 self._report(at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("feed", error)
-
-    def _take(self, event: object, at: int) -> None:
-        try:
-            transitions = self._receive(event, at)
-        except Exception as error:  # noqa: BLE001 - the boundary
-            transitions = self._tracker.said
-            self._boundary.swallow("feed", error)
-        if transitions:
-            self._write(transitions)
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The stream ended. Only the first call counts, and nothing is taken afterwards."""
@@ -224,9 +221,10 @@ class Session:
         self._report_at = at + REPORT_NS
 
     def _write(self, transitions: Iterable[t.Transition]) -> None:
+        write = self._writer.write
         for transition in transitions:
             try:
-                self._writer.write(transition)
+                write(transition)
                 if isinstance(transition, t.Opened):
                     self._opened(transition.entity)
                 elif isinstance(transition, t.Closed):

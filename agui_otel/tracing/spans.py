@@ -189,13 +189,14 @@ class SpanWriter:
         self._start.fail(tool, attributes)
         handle.set(attributes)
         handle.end(tool.ended_at)
-        self._metrics.tool_closed(
-            tool.name or "",
-            tool.owner.handle.token,
-            outcome=outcome.value,
-            duration_s=waited,
-            context=handle.context,
-        )
+        if self._metrics.on:
+            self._metrics.tool_closed(
+                tool.name or "",
+                tool.owner.handle.token,
+                outcome=outcome.value,
+                duration_s=waited,
+                context=handle.context,
+            )
         tool.forget()
         tool.result = None
 
