@@ -212,6 +212,10 @@ class Tagged:
             raise
 
 
+_TAGS = ("type", "role", "op")
+"""What tells objects apart, and is settled before a shape is asked."""
+
+
 class Shape:
     """An object: the checks of its required and of its optional fields. A shape is itself a check."""
 
@@ -223,7 +227,8 @@ class Shape:
         checks = {**required, **optional}
         self._required_names = tuple(required)
         passed = ((name, getattr(check, "passes", None)) for name, check in checks.items())
-        self._types = {name: kind for name, kind in passed if kind is not None}
+        self._types = {name: str for name in _TAGS if name not in checks}
+        self._types |= {name: kind for name, kind in passed if kind is not None}
         self._looks = {name: check.fits for name, check in checks.items()}
 
     def takes(self, name: str, kind: type) -> bool:

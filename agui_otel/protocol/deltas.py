@@ -37,10 +37,11 @@ _Ready = tuple[_Lane, Streamed, Agent, "str | None"]
 class Deltas:
     """The plain deltas of a stream, and how far the stream has come.
 
-    ``index``: 0-based, of the last event of any kind. ``last_event_ns``: when it was received.
+    ``index``: 0-based, of the last event of any kind. ``last_event_ns``: when it was received. ``ready``: what the next
+    deltas continue, by id; it holds until an event comes that is no plain delta.
     """
 
-    __slots__ = ("_expander", "_lanes", "_ready", "index", "last_event_ns")
+    __slots__ = ("_expander", "_lanes", "index", "last_event_ns", "ready")
 
     def __init__(self, judge: Judge, expander: Expander) -> None:
         self.index = -1
@@ -51,7 +52,7 @@ class Deltas:
             "TOOL_CALL_ARGS": _Lane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
             "REASONING_MESSAGE_CONTENT": _Lane("messageId", "message_id", judge.open_reasoning, judge.reasoning_owners),
         }
-        self._ready: dict[str, _Ready] = {}
+        self.ready: dict[str, _Ready] = {}
 
     def follow(self, scope: Scope) -> None:
         """A run begins: its open entities are the ones to continue."""
@@ -66,12 +67,6 @@ class Deltas:
                 counts[kind] += lane.count
                 lane.count = 0
 
-    def pass_by(self, at: int) -> None:
-        """An event that is no plain delta came at `at`: what was ready to be continued may not be any more."""
-        self.index += 1
-        self.last_event_ns = at
-        self._ready.clear()
-
     def _prepare(self, lane: _Lane, ident: str, at: int) -> _Ready | None:
         """What deltas of `ident` in `lane` continue, from the one received at `at` on; None where that is not plain."""
         entity = lane.entities.get(ident)
@@ -83,7 +78,7 @@ class Deltas:
         if owner.first_chunk_at is None:
             owner.first_chunk_at = at
         teller = owner if owner.ended_at is None else owner.nearest_open()
-        ready = self._ready[ident] = (lane, entity, teller, lane.owners[ident])
+        ready = self.ready[ident] = (lane, entity, teller, lane.owners[ident])
         return ready
 
     def take(self, raw: Any, at: int) -> bool:
@@ -107,7 +102,7 @@ class Deltas:
                 ident, delta, tag = fields[lane.attribute], fields["delta"], fields.get("subagent_run_id")
             if type(delta) is not str or not delta:
                 return False
-            ready = self._ready.get(ident) or self._prepare(lane, ident, at)
+            ready = self.ready.get(ident) or self._prepare(lane, ident, at)
             if ready is None:
                 return False
             kind, entity, teller, owner = ready

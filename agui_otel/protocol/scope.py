@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 ToolFailed = Callable[[str, Any], "bool | str"]
 
+_made = tuple.__new__
+"""Makes a transition of its values; the class's own way costs a call more, and these are most of what is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -84,12 +87,12 @@ class Scope:
 
     def opened(self, entity: Entity | Step, at: int) -> None:
         """Say that `entity` began."""
-        self.out.append(Opened(entity, at))
+        self.out.append(_made(Opened, (entity, at)))
 
     def close(self, entity: Entity | Step, at: int) -> None:
         """End `entity`, whose outcome is decided, at `at` or, were that earlier, at its start."""
         entity.ended_at = end = at if at > entity.opened_at else entity.opened_at
-        self.out.append(Closed(entity, end))
+        self.out.append(_made(Closed, (entity, end)))
 
     def ends_now(self, entity: Entity) -> bool:
         """Whether the current event ended `entity`."""

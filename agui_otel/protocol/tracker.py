@@ -130,7 +130,10 @@ class Tracker:
 
     def receive_other(self, raw: object, at: int) -> Sequence[Transition]:
         """Take the next event, where that is no plain delta: ``continues`` was asked."""
-        self._deltas.pass_by(at)
+        deltas = self._deltas
+        deltas.index += 1
+        deltas.last_event_ns = at
+        deltas.ready.clear()
         out = self.said = []
         notes: list[str] = []
         try:
@@ -204,7 +207,9 @@ class Tracker:
         else:
             self._place(self.scope, event, out)
             agent = marks.unknown(self.scope, event, at)
-            _count(agent, self.scope, at)
+            counts = _counting(agent, self.scope)
+            counts.events += 1
+            counts.last_at = self.scope.run.last_at = at
             lifecycle.add_usage(self.scope, agent, event)
 
     def _handle_parts(self, parts: Sequence[Event], event: Event, out: list[Transition], at: int) -> None:
@@ -231,7 +236,9 @@ class Tracker:
         owner = _HANDLERS[kind](scope, event, at)
         if "metadata" in event:
             streaming.keep_metadata(described or _described_by(scope, event), event)
-        _count(owner, scope, at)
+        counts = owner if owner.ended_at is None else _counting(owner, scope)
+        counts.events += 1
+        counts.last_at = run.last_at = at
         return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
@@ -248,7 +255,8 @@ class Tracker:
             if scope is not None:
                 self._close_run(scope, out, at)
             scope = self._open_run(event, out, at)
-        _count(scope.run, scope, at)
+        scope.run.events += 1
+        scope.run.last_at = at
         return scope.run
 
     def _close_run(self, scope: Scope, out: list[Transition], at: int) -> None:
@@ -328,12 +336,9 @@ def _is_awaited(run: Run, event: Event) -> bool:
     return not run.implicit or (run.input is not None and run.input.run_id == event["runId"])
 
 
-def _count(agent: Agent, scope: Scope, at: int) -> None:
-    """Count an event for the agent whose it was, or for its nearest ancestor that was open when it came."""
-    if agent.ended_at is not None and not scope.ends_now(agent):
-        agent = agent.nearest_open()
-    agent.events += 1
-    agent.last_at = scope.run.last_at = at
+def _counting(agent: Agent, scope: Scope) -> Agent:
+    """Who counts an event of `agent`'s: its nearest ancestor that was open when the event came, or itself."""
+    return agent if agent.ended_at is None or scope.ends_now(agent) else agent.nearest_open()
 
 
 def _described_by(scope: Scope, event: Event) -> Streamed | None:

@@ -228,7 +228,9 @@ class Session:
                 if isinstance(transition, t.Opened):
                     self._opened(transition.entity)
                 elif isinstance(transition, t.Closed):
-                    self._closed(transition.entity)
+                    self._open.pop(transition.entity, None)
+                    if transition.entity is self._run:
+                        self.presence.leave()
                 elif isinstance(transition, t.Announced):
                     self._identify(transition.entity)
                 elif isinstance(transition, t.RunEnded) and not transition.run.streamless:
@@ -256,11 +258,6 @@ class Session:
     def _identify(self, entity: Entity) -> None:
         if isinstance(entity, Run):
             self.presence.identify(self._writer.common)
-
-    def _closed(self, entity: Entity | Step) -> None:
-        self._open.pop(entity, None)
-        if entity is self._run:
-            self.presence.leave()
 
     def _end(self, entity: Entity | Step, at: int) -> None:
         """End a span of which what it was to say could not be said: no span stays open."""
