@@ -301,7 +301,7 @@ def with_own_state(event: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A copy of `value` in JSON terms, so that nothing the host changes later shows in the event."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is str or value is None or kind is int or kind is bool or kind is float:
         return value
     if isinstance(value, dict):
@@ -311,10 +311,11 @@ def _plain(value: Any) -> Any:
         }
     if isinstance(value, (list, tuple)):
         return [inner if type(inner) is str else _plain(inner) for inner in value]
+    fields = _nested_fields(kind)
+    if fields is not None:
+        return _plain_model(value, fields)
     if isinstance(value, Enum):
         return _plain(value.value)
-    if isinstance(value, BaseModel):
-        return _plain_model(value)
     return to_jsonable_python(value, by_alias=True, serialize_unknown=True)
 
 
@@ -324,21 +325,27 @@ def _declared(model: Any) -> dict[str, Any]:
     return fields
 
 
+_Nested = tuple[tuple[str, str, bool], ...]
+"""The fields of a nested model: attribute, wire name, and whether it stands also where it has no value."""
+
+
 @lru_cache(maxsize=256)
-def _nested_fields(model: Any) -> tuple[tuple[str, str, bool], ...]:
-    """The fields of a nested model: attribute, wire name, and whether it stands also where it has no value."""
+def _nested_fields(model: Any) -> _Nested | None:
+    """The fields of a pydantic model as they stand inside an event; None for any other class."""
+    if not issubclass(model, BaseModel):
+        return None
     return tuple(
         (name, field.serialization_alias or field.alias or name, field.is_required())
         for name, field in _declared(model).items()
     )
 
 
-def _plain_model(model: Any) -> dict[str, Any]:
+def _plain_model(model: Any, fields: _Nested) -> dict[str, Any]:
     """A nested model under its wire names, without the optional fields that have no value."""
     plain: dict[str, Any] = {}
-    kind: Any = type(model)
-    for name, wire, required in _nested_fields(kind):
-        value = getattr(model, name)
+    values = vars(model)
+    for name, wire, required in fields:
+        value = values[name]
         if type(value) is str:
             plain[wire] = value
         elif value is not None or required:
