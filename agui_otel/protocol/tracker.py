@@ -209,7 +209,7 @@ class Tracker:
             agent = marks.unknown(self.scope, event, at)
             counts = _counting(agent, self.scope)
             counts.events += 1
-            counts.last_at = self.scope.run.last_at = at
+            counts.last_at = at
             lifecycle.add_usage(self.scope, agent, event)
 
     def _handle_parts(self, parts: Sequence[Event], event: Event, out: list[Transition], at: int) -> None:
@@ -238,7 +238,7 @@ class Tracker:
             streaming.keep_metadata(described or _described_by(scope, event), event)
         counts = owner if owner.ended_at is None else _counting(owner, scope)
         counts.events += 1
-        counts.last_at = run.last_at = at
+        counts.last_at = at
         return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
@@ -256,7 +256,6 @@ class Tracker:
                 self._close_run(scope, out, at)
             scope = self._open_run(event, out, at)
         scope.run.events += 1
-        scope.run.last_at = at
         return scope.run
 
     def _close_run(self, scope: Scope, out: list[Transition], at: int) -> None:
