@@ -179,14 +179,15 @@ def _strings_of(raw: Any) -> dict[str, Any] | None:
     """The event in a model that holds nothing but strings, as most do; None for any other, and for what is no model."""
     try:
         values = raw.__dict__
+        kind = _NAMES.get(values["type"])
         model: Any = type(raw)
-        plan = _plan_of(model, values["type"])
+        plan = _plan_of(model, kind) if kind is not None else None
     except Exception:  # noqa: BLE001 (a host's class may raise anything)
         return None
     if plan is None or raw.__pydantic_extra__:
         return None
-    kind, required, optional, words = plan
-    event = {"type": kind}
+    required, optional, words = plan
+    event: dict[str, Any] = {"type": kind}
     for attribute, wire in required:
         value = values.get(attribute)
         if type(value) is not str:
@@ -206,23 +207,23 @@ def _strings_of(raw: Any) -> dict[str, Any] | None:
 
 _Names = tuple[tuple[str, str], ...]
 """Attributes with their wire names."""
-_Plan = tuple[str, _Names, _Names, "tuple[tuple[str, Callable[[Any], bool]], ...]"]
-"""The type of an event, its required and optional fields, and those in which not every string may stand."""
+_Plan = tuple[_Names, _Names, "tuple[tuple[str, Callable[[Any], bool]], ...]"]
+"""The required and optional fields of an event, and those in which not every string may stand."""
 
 
 @lru_cache(maxsize=1024)
-def _plan_of(model: Any, kind: Any) -> _Plan | None:
-    """How the strings of a model of one of the 31 types are read; None for anything else."""
-    fields, name = _model_fields(model), _NAMES.get(kind)
-    if fields is None or name is None:
+def _plan_of(model: Any, kind: str) -> _Plan | None:
+    """How the strings of a model of type `kind`, one of the 31, are read; None for what is no model."""
+    fields = _model_fields(model)
+    if fields is None:
         return None
-    shape = EVENTS[name]
+    shape = EVENTS[kind]
     required = tuple(field for field in fields if field[1] in shape.required)
     if len(required) < len(shape.required):
         return None
     optional = tuple(field for field in fields if field not in required)
     words = tuple((wire, shape.look(wire)) for _, wire in fields if not shape.takes(wire, str))
-    return name, required, optional, words
+    return required, optional, words
 
 
 def _attributes(raw: object, shape: Shape | None) -> Iterable[tuple[str, Any]]:
