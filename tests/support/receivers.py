@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 @dataclass
@@ -32,15 +34,19 @@ class Received:
     traces: list[ExportTraceServiceRequest] = field(default_factory=list)
     metrics: list[ExportMetricsServiceRequest] = field(default_factory=list)
 
-    def span_names(self) -> list[str]:
-        """The names of all spans, in order of arrival."""
+    def spans(self) -> list[Span]:
+        """All spans, in order of arrival."""
         return [
-            span.name
-            for request in self.traces
+            span
+            for request in list(self.traces)
             for resource in request.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
         ]
+
+    def span_names(self) -> list[str]:
+        """The names of all spans, in order of arrival."""
+        return [span.name for span in self.spans()]
 
     def resource(self) -> dict[str, str]:
         """The resource attributes of the first trace request."""
@@ -68,6 +74,8 @@ def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers["content-encoding"] == "gzip":
+                body = gzip.decompress(body)
             received.paths.append(self.path)
             received.headers.append({name.lower(): value for name, value in self.headers.items()})
             received.sizes.append(len(body))
