@@ -1,0 +1,129 @@
+"""The whole way of an alert: services, collector, Phoenix, Prometheus, Alertmanager, a webhook receiver; all real."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agui_otel import trace_events
+from agui_otel.cli.recordings import open_recordings
+from agui_otel.cli.tracing import trace_recordings
+from agui_otel.config import Settings
+from agui_otel.exporting import Handle, setup
+from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient
+from tests.support import monitoring, services
+from tests.support.collectors import Collector, collector
+from tests.support.monitoring import Prometheus, Webhook
+from tests.support.receivers import http_receiver
+from tests.support.recordings import STREAMS
+
+QUICKER = 60
+"""How much faster than configured rules and routes go: a minute is a second."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What runs, and where."""
+
+    phoenix: PhoenixClient
+    project: str
+    """The page of the project in Phoenix."""
+    collector: Collector
+    prometheus: Prometheus
+    webhook: Webhook
+
+
+@contextmanager
+def pipeline(directory: Path) -> Iterator[Pipeline]:
+    """Everything between a service and the person who is paged, and a second collector that is in trouble."""
+    monitoring.require(monitoring.PROMETHEUS, monitoring.ALERTMANAGER)
+    try:
+        version("arize-phoenix")
+    except PackageNotFoundError:
+        services.require(False, "arize-phoenix")
+    (directory / "phoenix").mkdir()
+    with ExitStack() as stack:
+        server = stack.enter_context(EmbeddedPhoenix(directory / "phoenix"))
+        project = f"{server.url}/projects/{_project_id(server.url)}"
+        reading = stack.enter_context(
+            collector(
+                directory / "collector", PHOENIX_COLLECTOR_ENDPOINT=server.url, AGUI_COLLECTOR_FLUSH_INTERVAL="2s"
+            )
+        )
+        refusing = stack.enter_context(http_receiver(status=400))
+        troubled = stack.enter_context(
+            collector(
+                directory / "troubled", PHOENIX_COLLECTOR_ENDPOINT=refusing.url, AGUI_COLLECTOR_QUEUE_BYTES="20000"
+            )
+        )
+        _overload(troubled)
+        webhook = stack.enter_context(monitoring.webhook())
+        manager = stack.enter_context(monitoring.alertmanager(directory, webhook.url, QUICKER))
+        read = [reading.address("metrics"), reading.address("telemetry"), troubled.address("telemetry")]
+        prometheus = stack.enter_context(monitoring.prometheus(directory, read, manager, project, QUICKER))
+        yield Pipeline(PhoenixClient(server.url), project, reading, prometheus, webhook)
+
+
+def _project_id(url: str) -> str:
+    found: str = monitoring.get(f"{url}/v1/projects/default")["data"]["id"]
+    return found
+
+
+def _overload(troubled: Collector) -> None:
+    """Send what is refused behind the collector, and what its queue has no room for."""
+    for name in ("single", "parallel", "nested"):
+        with service("troubled", troubled) as handle:
+            replay(handle, name)
+
+
+@contextmanager
+def service(name: str, to: Collector, every_ms: int = 500) -> Iterator[Handle]:
+    """The providers of a service: its spans and metrics go to the collector, metrics every so often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", str(every_ms))
+        handle = setup(endpoint=to.endpoint, service_name=name, set_global=False)
+    with handle:
+        yield handle
+
+
+def replay(handle: Handle, *names: str) -> None:
+    """Trace recordings as the service's runs; files of one call share a thread memory."""
+    errors = trace_recordings(
+        open_recordings([str(STREAMS / f"{name}.jsonl") for name in names]),
+        settings=Settings(),
+        tracer_provider=handle.tracer_provider,
+        meter_provider=handle.meter_provider,
+    )
+    assert not errors
+
+
+def play(handle: Handle, events: Sequence[dict[str, Any]], *, agent: str = "planner", until: int | None = None) -> None:
+    """Trace a run of `agent`; its consumer leaves after `until` events."""
+
+    async def consume() -> None:
+        stream = trace_events(
+            _source(events),
+            agent_name=agent,
+            tracer_provider=handle.tracer_provider,
+            meter_provider=handle.meter_provider,
+        )
+        seen = 0
+        async for _ in stream:
+            seen += 1
+            if seen == until:
+                await stream.aclose()
+                return
+
+    asyncio.run(consume())
+
+
+async def _source(events: Sequence[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    for event in events:
+        yield event
