@@ -84,7 +84,7 @@ class Collector:
         self._process: subprocess.Popen[bytes] | None = None
 
     def address(self, name: str) -> str:
-        """`127.0.0.1:PORT` of `grpc`, `http`, `metrics`, `health`, `telemetry`, and a sampler's `traces`, `measured`."""
+        """`127.0.0.1:PORT` of `grpc`, `http`, `metrics`, `health`, `telemetry`; a sampler's `traces`, `measured`."""
         return f"127.0.0.1:{self._ports[name]}"
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -64,6 +65,15 @@ class Received:
         return latest
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is nothing to tell of."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received]:
     """An OTLP/HTTP receiver that answers `status` after `delay` seconds."""
@@ -91,8 +101,7 @@ def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             """Nothing on standard error."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     received.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
