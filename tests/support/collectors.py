@@ -51,8 +51,12 @@ def binary() -> Path:
 
 
 def arguments(configurations: tuple[str, ...]) -> list[str]:
-    """The command line's `--config` options."""
-    return [part for name in configurations for part in ("--config", str(CONFIGURATIONS / name))]
+    """The command line's `--config` options, for files of collector/ and for `yaml:…`."""
+    return [
+        part
+        for name in configurations
+        for part in ("--config", name if name.startswith("yaml:") else str(CONFIGURATIONS / name))
+    ]
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ class Collector:
 
 
 @contextmanager
-def collector(directory: Path, configurations: tuple[str, ...] = DEFAULT, **environment: str) -> Iterator[Collector]:
+def collector(directory: Path, configurations: tuple[str, ...] = DEFAULT, /, **environment: str) -> Iterator[Collector]:
     """A collector for as long as the block lasts."""
     directory.mkdir(parents=True, exist_ok=True)
     made = Collector(directory, configurations, environment)
