@@ -25,6 +25,12 @@ from tests.support.processes import listening
 pytestmark = pytest.mark.slow
 
 COMBINATIONS = (DEFAULT, SAMPLING, BALANCER, SAMPLER)
+LISTENS = {
+    DEFAULT: ("grpc", "http", "metrics"),
+    SAMPLING: ("grpc", "http", "metrics"),
+    BALANCER: ("grpc", "http"),
+    SAMPLER: ("traces", "measured", "metrics"),
+}
 NO_SAMPLER = "connection refused"
 """What the balancer alone says of each of its samplers."""
 
@@ -45,11 +51,12 @@ def test_validates(configurations: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("configurations", COMBINATIONS, ids=" ".join)
 def test_runs(configurations: tuple[str, ...], tmp_path: Path) -> None:
-    """Each combination comes up, without a warning, and listens on the loopback interface only."""
+    """Each combination comes up, without a warning, and listens where it was told to, and nowhere else."""
     with collector(tmp_path, configurations) as running:
         addresses = listening(running.process)
         log = running.log.read_text()
-    assert {"127.0.0.1"} == addresses
+        told = {running.address(name) for name in (*LISTENS[configurations], "health", "telemetry")}
+    assert told == addresses
     assert [] == [line for line in log.splitlines() if re.search("\t(warn|error)\t", line) and NO_SAMPLER not in line]
 
 

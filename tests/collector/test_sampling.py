@@ -197,7 +197,7 @@ def test_slow_and_resumed_traces(sampled: Sampled) -> None:
     """A trace that took a minute is kept, and one that answers an interrupt; the same ones quick and plain are not."""
     sent = {
         "slow": [span(seconds=61) for _ in range(50)],
-        "resumed": [span(agui__resumes__run_id=["r"]) for _ in range(50)],
+        "resumed": [span(None, {"agui.resumes.run_id": ["r"]}) for _ in range(50)],
         "plain": [span() for _ in range(50)],
     }
     sender = Sender(sampled.running.endpoint)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import itertools
 import random
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -19,7 +20,7 @@ from tests.support.servers import eventually
 _random = random.Random()
 
 
-def attributes(values: dict[str, Any]) -> list[KeyValue]:
+def attributes(values: Mapping[str, Any]) -> list[KeyValue]:
     """Attributes of strings, booleans, whole numbers, and lists of strings."""
     return [KeyValue(key=key, value=_any(value)) for key, value in values.items()]
 
@@ -38,14 +39,14 @@ def _any(value: Any) -> AnyValue:
 
 def span(
     trace_id: bytes | None = None,
+    values: Mapping[str, Any] | None = None,
     *,
     parent: bytes = b"",
     name: str = "invoke_agent researcher",
     failed: bool = False,
     seconds: float = 1.0,
-    **values: Any,
 ) -> Span:
-    """A span that ended now, with new ids where none are given; `values` are attributes, `__` for a dot."""
+    """A span that ended now, with new ids where none are given; `values` are its attributes."""
     now = time.time_ns()
     return Span(
         trace_id=trace_id or _random.randbytes(16),
@@ -56,20 +57,40 @@ def span(
         start_time_unix_nano=now - round(seconds * 1e9),
         end_time_unix_nano=now,
         status=Status(code=Status.STATUS_CODE_ERROR, message="failed") if failed else Status(),
-        attributes=attributes({key.replace("__", "."): value for key, value in values.items()}),
+        attributes=attributes(values or {}),
     )
+
+
+_RUN = {"gen_ai.operation.name": "invoke_agent", "openinference.span.kind": "AGENT", "agui.run.id": "r"}
+
+
+def _subagent(name: str) -> dict[str, str]:
+    return {**_RUN, "gen_ai.agent.name": name, "graph.node.parent_id": "agent"}
+
+
+def part(trace_id: bytes, service: str, *, failed: bool = False) -> list[Span]:
+    """What one service adds to a trace: a run where it is `web`, below it three subagents."""
+    root = hashlib.sha256(trace_id).digest()[:8]
+    spans = [span(trace_id, _subagent(service), parent=root, failed=failed) for _ in range(3)]
+    if service == "web":
+        spans.append(span(trace_id, _RUN, name="invoke_agent"))
+        spans[-1].span_id = root
+    return spans
+
+
+def send_parts(endpoint: str, service: str, traces: Sequence[bytes], failed: bool) -> set[bytes]:
+    """Send what `service` adds to these traces, a request a trace; the span ids that were acknowledged."""
+    sender = Sender(endpoint, service)
+    for trace_id in traces:
+        sender.send(part(trace_id, service, failed=failed))
+    sender.close()
+    return sender.acknowledged
 
 
 def agent_trace(spans: int) -> list[Span]:
     """A trace of so many spans: a run, below it subagents."""
-    root = span(gen_ai__operation_name="invoke_agent", agui__outcome="success", agui__run__id="r")
-    below = (
-        span(
-            root.trace_id, parent=root.span_id, gen_ai__operation_name="invoke_agent",
-            gen_ai__agent_name="researcher", graph__node__parent_id="agent", agui__run__id="r",
-        )
-        for _ in range(spans - 1)
-    )  # fmt: skip
+    root = span(None, {**_RUN, "agui.outcome": "success"}, name="invoke_agent")
+    below = (span(root.trace_id, _subagent("researcher"), parent=root.span_id) for _ in range(spans - 1))
     return [*below, root]
 
 

@@ -21,7 +21,7 @@ def servers_in(directory: Path) -> list[int]:
 
 
 def listening(process: int) -> set[str]:
-    """The IP addresses at which a process listens on TCP."""
+    """Where a process listens on TCP, as `ADDRESS:PORT`."""
     sockets = set()
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
         with suppress(OSError):
@@ -31,7 +31,8 @@ def listening(process: int) -> set[str]:
         for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
             _, local, _, state, *rest = line.split()
             if state == "0A" and rest[5] in sockets:
-                packed = bytes.fromhex(local.partition(":")[0])
+                address, _, port = local.partition(":")
+                packed = bytes.fromhex(address)
                 words = (packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
-                found.add(str(ip_address(b"".join(words))))
+                found.add(f"{ip_address(b''.join(words))}:{int(port, 16)}")
     return found
