@@ -173,6 +173,23 @@ def test_blocked_keys_inside_json(tmp_path: Path) -> None:
         json.loads(text)
 
 
+def test_json_beyond_what_is_understood(tmp_path: Path) -> None:
+    """Where a secret lies deeper than patterns can count, the rest of the text goes with it."""
+    nested: Any = "CANARY"
+    for _ in range(9):
+        nested = {"deeper": nested, "list": [[[[[[["CANARY"]]]]]]]}
+    texts = [json.dumps({"before": "KEPT", "password": nested}), json.dumps({"before": "KEPT", "pwd": nested["list"]})]
+    inside: Any = {"before": "KEPT", "token": 'quoted "CANARY"'}
+    for _ in range(6):
+        inside = json.dumps({"before": "KEPT", "within": inside})
+        texts.append(inside)
+    texts += [text[:end] for text in texts for end in range(0, len(text), 7)]
+    received = _through(tmp_path, [span(None, {"output.value": text}) for text in texts])
+    redacted = [item.attributes[0].value.string_value for item in received]
+    assert [] == [(text, got) for text, got in zip(texts, redacted, strict=True) if "CANARY" in got][:3]
+    assert [text.count("KEPT") for text in texts] == [text.count("KEPT") for text in redacted]
+
+
 def test_blocked_keys_everywhere_else(tmp_path: Path) -> None:
     """Attributes of that name, status messages, exceptions, `key=value` text; links go; other content stays."""
     sent = span(
