@@ -186,7 +186,9 @@ def prometheus(
     (directory / "targets" / "collectors.yaml").write_text(json.dumps([{"targets": list(collectors)}]))
     (directory / "targets" / "alertmanagers.yaml").write_text(json.dumps([{"targets": [alertmanager]}]))
     (directory / "rules.yaml").write_text(quicker((ALERTS / "rules.yaml").read_text(), factor))
-    configuration = re.sub(r"(scrape|evaluation)_interval: 10s", r"\1_interval: 1s", (ALERTS / "prometheus.yml").read_text())
+    configuration = re.sub(
+        r"(scrape|evaluation)_interval: 10s", r"\1_interval: 1s", (ALERTS / "prometheus.yml").read_text()
+    )
     (directory / "prometheus.yml").write_text(configuration)
     address = f"127.0.0.1:{free_port()}"
     command = [
@@ -196,4 +198,6 @@ def prometheus(
     ]
     environment = {"AGUI_PHOENIX_PROJECT": phoenix_project, "AGUI_RUNBOOKS": ""}
     with process(command, directory / "prometheus.log", f"http://{address}/-/ready", environment):
-        yield Prometheus(f"http://{address}")
+        made = Prometheus(f"http://{address}")
+        wait_for("what is scraped", lambda: len(made.query("up == 1")) == len(collectors))
+        yield made

@@ -79,16 +79,17 @@ def _project_id(url: str) -> str:
 def _overload(troubled: Collector) -> None:
     """Send what is refused behind the collector, and what its queue has no room for."""
     for name in ("single", "parallel", "nested"):
-        with service("troubled", troubled) as handle:
+        with service("troubled", troubled, exit_timeout=0.3) as handle:
             replay(handle, name)
 
 
 @contextmanager
-def service(name: str, to: Collector, every_ms: int = 500) -> Iterator[Handle]:
-    """The providers of a service: its spans and metrics go to the collector, metrics every so often."""
+def service(name: str, to: Collector, exit_timeout: float = 5.0) -> Iterator[Handle]:
+    """The providers of a service: its spans and metrics go to the collector, metrics
+    a little less often than they are scraped, so that no exemplar is missed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", str(every_ms))
-        handle = setup(endpoint=to.endpoint, service_name=name, set_global=False)
+        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "1500")
+        handle = setup(endpoint=to.endpoint, service_name=name, set_global=False, exit_timeout=exit_timeout)
     with handle:
         yield handle
 
@@ -104,15 +105,16 @@ def replay(handle: Handle, *names: str) -> None:
     assert not errors
 
 
-def play(handle: Handle, events: Sequence[dict[str, Any]], *, agent: str = "planner", until: int | None = None) -> None:
-    """Trace a run of `agent`; its consumer leaves after `until` events."""
+def play(handle: Handle, events: Sequence[dict[str, Any]], *, until: int | None = None, **options: Any) -> None:
+    """Trace a run of `planner`; its consumer leaves after `until` events."""
 
     async def consume() -> None:
         stream = trace_events(
             _source(events),
-            agent_name=agent,
+            agent_name="planner",
             tracer_provider=handle.tracer_provider,
             meter_provider=handle.meter_provider,
+            **options,
         )
         seen = 0
         async for _ in stream:
