@@ -40,8 +40,8 @@ def test_phoenix_down(phoenix: EmbeddedPhoenix, tmp_path: Path) -> None:
             running.kill()
             running.start()
             sender.wait_for(300)
-            phoenix.start()
-        PhoenixClient(phoenix.url).wait_for_spans("down", len(sender.acknowledged))
+        phoenix.start()
+        PhoenixClient(phoenix.url).wait_for_spans("down", len(sender.acknowledged), timeout=180)
         eventually(lambda: running.total("otelcol_exporter_queue_size", "telemetry") == 0, 60)
         stored = Counter(item["context"]["span_id"] for item in PhoenixClient(phoenix.url).spans("down"))
     assert sender.acknowledged <= {bytes.fromhex(span_id) for span_id in stored}
