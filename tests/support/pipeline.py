@@ -37,6 +37,8 @@ class Pipeline:
     """The page of the project in Phoenix."""
     collector: Collector
     prometheus: Prometheus
+    alertmanager: str
+    """`127.0.0.1:PORT`."""
     webhook: Webhook
 
 
@@ -68,7 +70,7 @@ def pipeline(directory: Path) -> Iterator[Pipeline]:
         manager = stack.enter_context(monitoring.alertmanager(directory, webhook.url, QUICKER))
         read = [reading.address("metrics"), reading.address("telemetry"), troubled.address("telemetry")]
         prometheus = stack.enter_context(monitoring.prometheus(directory, read, manager, project, QUICKER))
-        yield Pipeline(PhoenixClient(server.url), project, reading, prometheus, webhook)
+        yield Pipeline(PhoenixClient(server.url), project, reading, prometheus, manager, webhook)
 
 
 def _project_id(url: str) -> str:
