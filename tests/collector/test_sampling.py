@@ -7,14 +7,11 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -22,12 +19,10 @@ from opentelemetry.trace import StatusCode
 
 from agui_otel import trace_events
 from agui_otel.exporting import Handle
-from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient
-from tests.support.collectors import SAMPLING, Collector, collector, wait_for
-from tests.support.load import Sender, agent_trace, span
+from tests.support.collectors import DECIDED, SAMPLING, Collector, collector, delivered, wait_for
+from tests.support.load import Sender, span
 from tests.support.pipeline import service
 from tests.support.receivers import Received, http_receiver
-from tests.support.servers import eventually
 from tests.support.wire import broke, done, finished, interrupted, started, subagent
 
 pytestmark = pytest.mark.slow
@@ -35,7 +30,6 @@ pytestmark = pytest.mark.slow
 RUNS, FAILING, LATE, INTERRUPTED, PERCENT = 1000, 50, 10, 20, 10
 AFTER_ROOT, LATE_BY = 1, 3
 """Seconds. What fails after a minute, where 10 s after the root are configured, is late by three waits here too."""
-DECIDED = "otelcol_processor_tail_sampling_global_count_traces_sampled_total"
 
 
 def events(random: Random, run: str, *, fails: bool = False, interrupts: bool = False) -> list[Any]:
@@ -105,7 +99,15 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampled]:
     with (
         pytest.MonkeyPatch.context() as patch,
         http_receiver() as sink,
-        sampling(tmp_path_factory.mktemp("sampling"), sink.url) as running,
+        collector(
+            tmp_path_factory.mktemp("sampling"),
+            SAMPLING,
+            PHOENIX_COLLECTOR_ENDPOINT=sink.url,
+            AGUI_SAMPLING_WAIT_AFTER_ROOT=f"{AFTER_ROOT}s",
+            AGUI_SAMPLING_WAIT="10s",
+            AGUI_SAMPLING_PERCENT=str(PERCENT),
+            AGUI_COLLECTOR_FLUSH_INTERVAL="500ms",
+        ) as running,
     ):
         patch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "20000")
         with service("sampled", running) as handle:
@@ -121,26 +123,6 @@ def sampled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sampled]:
         failing = {item.context.trace_id for item in spans if item.status.status_code is StatusCode.ERROR}
         waiting = {item.context.trace_id for item in spans if (item.attributes or {})["agui.outcome"] == "interrupt"}
         yield Sampled(running, sink, made, failing, waiting)
-
-
-def sampling(directory: Path, to: str) -> AbstractContextManager[Collector]:
-    """A collector that decides a second after the root, or after ten without one."""
-    return collector(
-        directory,
-        SAMPLING,
-        PHOENIX_COLLECTOR_ENDPOINT=to,
-        AGUI_SAMPLING_WAIT_AFTER_ROOT=f"{AFTER_ROOT}s",
-        AGUI_SAMPLING_WAIT="10s",
-        AGUI_SAMPLING_PERCENT=str(PERCENT),
-        AGUI_COLLECTOR_FLUSH_INTERVAL="500ms",
-    )
-
-
-def delivered(running: Collector) -> None:
-    """Wait until the queue is empty, twice in a row: what a decision lets through comes to it a moment later."""
-    for _ in range(2):
-        time.sleep(0.5)
-        eventually(lambda: running.total("otelcol_exporter_queue_size", "telemetry") == 0)
 
 
 def test_failing_traces_are_whole(sampled: Sampled) -> None:
@@ -211,19 +193,3 @@ def test_slow_and_resumed_traces(sampled: Sampled) -> None:
     there = {name: sum(item.span_id in arrived for item in spans) for name, spans in sent.items()}
     assert (50, 50) == (there["slow"], there["resumed"])
     assert there["plain"] < 25
-
-
-def test_stored_once(phoenix: EmbeddedPhoenix, tmp_path: Path) -> None:
-    """A failing span goes two ways to Phoenix, which stores it once."""
-    trace = agent_trace(3)
-    trace[0].status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message="failed"))
-    with sampling(tmp_path, phoenix.url) as running:
-        sender = Sender(running.endpoint, project="once")
-        assert sender.send(trace)
-        sender.close()
-        wait_for(1, running, DECIDED, "telemetry")
-        delivered(running)
-        assert 4 == running.total("otelcol_exporter_sent_spans_total", "telemetry")
-        PhoenixClient(phoenix.url).wait_for_spans("once", 3)
-        stored = PhoenixClient(phoenix.url).spans("once")
-    assert sorted(item.span_id.hex() for item in trace) == sorted(item["context"]["span_id"] for item in stored)

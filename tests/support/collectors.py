@@ -26,6 +26,9 @@ SAMPLING = ("collector.yaml", "sampling.yaml")
 BALANCER = ("collector.yaml", "gateway/balancer.yaml")
 SAMPLER = ("collector.yaml", "sampling.yaml", "gateway/sampler.yaml")
 
+DECIDED = "otelcol_processor_tail_sampling_global_count_traces_sampled_total"
+"""The traces that a sampler has decided on, on the page of its own metrics."""
+
 _ADDRESSES = {
     "grpc": "AGUI_COLLECTOR_GRPC",
     "http": "AGUI_COLLECTOR_HTTP",
@@ -177,3 +180,10 @@ def wait_for(total: float, collector: Collector, name: str, page: str = "metrics
     while (seen := collector.total(name, page, **labels)) < total:
         assert time.monotonic() < until, f"{name} is {seen}, not {total}"
         time.sleep(0.2)
+
+
+def delivered(running: Collector) -> None:
+    """Wait until the queue is empty, twice in a row: what a decision lets through comes to it a moment later."""
+    for _ in range(2):
+        time.sleep(0.5)
+        eventually(lambda: running.total("otelcol_exporter_queue_size", "telemetry") == 0)
