@@ -8,10 +8,12 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -20,9 +22,10 @@ from opentelemetry.trace import StatusCode
 from agui_otel import trace_events
 from agui_otel.exporting import Handle
 from tests.support.collectors import DECIDED, SAMPLING, Collector, collector, delivered, wait_for
-from tests.support.load import Sender, span
+from tests.support.load import Sender, agent_trace, span
 from tests.support.pipeline import service
 from tests.support.receivers import Received, http_receiver
+from tests.support.servers import eventually
 from tests.support.wire import broke, done, finished, interrupted, started, subagent
 
 pytestmark = pytest.mark.slow
@@ -193,3 +196,21 @@ def test_slow_and_resumed_traces(sampled: Sampled) -> None:
     there = {name: sum(item.span_id in arrived for item in spans) for name, spans in sent.items()}
     assert (50, 50) == (there["slow"], there["resumed"])
     assert there["plain"] < 25
+
+
+def test_an_orderly_stop(tmp_path: Path) -> None:
+    """Told to end, it decides on what waits, and what it keeps is on disk: nothing is lost but what was not sampled."""
+    traces = [agent_trace(5) for _ in range(20)]
+    for trace in traces[:10]:
+        trace[0].status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message="failed"))
+    wanted = {item.span_id for trace in traces[:10] for item in trace}
+    with http_receiver() as sink:
+        never = {"AGUI_SAMPLING_WAIT": "600s", "AGUI_SAMPLING_WAIT_AFTER_ROOT": "600s", "AGUI_SAMPLING_PERCENT": "0"}
+        with collector(tmp_path, SAMPLING, PHOENIX_COLLECTOR_ENDPOINT=sink.url, **never) as running:
+            sender = Sender(running.endpoint)
+            for trace in traces:
+                assert sender.send(trace)
+            sender.close()
+            running.stop()
+            running.start()
+            eventually(lambda: {item.span_id for item in sink.spans()} == wanted)
