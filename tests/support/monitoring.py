@@ -109,7 +109,7 @@ class Webhook:
 
 
 @contextmanager
-def webhook() -> Iterator[Webhook]:
+def webhook(host: str = "127.0.0.1", port: int = 0) -> Iterator[Webhook]:
     """A receiver of Alertmanager's webhooks."""
     heard = Webhook()
 
@@ -123,7 +123,7 @@ def webhook() -> Iterator[Webhook]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             """Nothing on standard error."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, port), Handler)
     server.daemon_threads = True
     heard.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
