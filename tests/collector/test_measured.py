@@ -13,6 +13,7 @@ from tests.support.collectors import CONFIGURATIONS, Collector, Series, collecto
 from tests.support.load import Sender, span
 from tests.support.pipeline import replay, service
 from tests.support.receivers import Received, http_receiver
+from tests.support.servers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -107,8 +108,12 @@ def test_a_new_series_begins_with_zero(tmp_path: Path) -> None:
         assert sender.send([sent])
         sender.close()
         seen: dict[float, Series] = {}
-        while 1.0 not in seen:
+
+        def counted() -> bool:
             seen.update({item.value: item for item in running.series("agui_spans_calls_total")})
+            return 1.0 in seen
+
+        eventually(counted)
     assert [0.0, 1.0] == [*seen]
     assert {"trace_id": sent.trace_id.hex(), "span_id": sent.span_id.hex()} == seen[0.0].exemplar
 
