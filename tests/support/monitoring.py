@@ -194,7 +194,7 @@ def prometheus(
     command = [
         *(PROMETHEUS, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb"),
         *(f"--web.listen-address={address}", f"--web.external-url=http://{address}", f"--web.user-assets={ROOT}/docs"),
-        *("--query.lookback-delta=5s", "--enable-feature=exemplar-storage,expand-external-labels"),
+        *("--query.lookback-delta=10s", "--enable-feature=exemplar-storage,expand-external-labels"),
     ]
     environment = {"AGUI_PHOENIX_PROJECT": phoenix_project, "AGUI_RUNBOOKS": ""}
     with process(command, directory / "prometheus.log", f"http://{address}/-/ready", environment):

@@ -24,8 +24,43 @@ from tests.support.monitoring import Prometheus, Webhook
 from tests.support.receivers import http_receiver
 from tests.support.recordings import STREAMS
 
-QUICKER = 60
-"""How much faster than configured rules and routes go: a minute is a second."""
+QUICKER = 30
+"""How much faster than configured rules and routes go: a minute is two seconds."""
+
+TOOL_ERROR: list[dict[str, Any]] = [
+    {"type": "RUN_STARTED", "threadId": "t", "runId": "r"},
+    {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "role": "assistant", "delta": "I ask."},
+    {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "clerk"},
+    {"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "file", "subagentRunId": "s"},
+    {"type": "TOOL_CALL_END", "toolCallId": "c", "subagentRunId": "s"},
+    {"type": "SUBAGENT_FINISHED", "subagentRunId": "s"},
+    {
+        "type": "MESSAGES_SNAPSHOT",
+        "messages": [{"id": "m", "role": "tool", "toolCallId": "c", "content": "no disk", "error": "no disk"}],
+    },
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r"},
+]
+
+INTERRUPT: list[dict[str, Any]] = [
+    {"type": "RUN_STARTED", "threadId": "waits", "runId": "r"},
+    {
+        "type": "RUN_FINISHED",
+        "threadId": "waits",
+        "runId": "r",
+        "outcome": {"type": "interrupt", "interrupts": [{"id": "i", "reason": "approval"}]},
+    },
+]
+
+
+STARTED = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
+SUBAGENT = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "clerk"}
+CANCELLED: list[dict[str, Any]] = [
+    STARTED,
+    SUBAGENT,
+    {"type": "SUBAGENT_ERROR", "subagentRunId": "s", "message": "stopped", "code": "cancelled"},
+    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": {"type": "cancelled"}},
+]
+BROKEN: list[dict[str, Any]] = [STARTED, {"type": "RUN_ERROR", "message": "the model is gone", "code": "no_model"}]
 
 
 @dataclass(frozen=True)

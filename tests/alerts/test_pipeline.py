@@ -1,7 +1,13 @@
-"""Who is paged, through the real collector, Prometheus and Alertmanager, and where the page's link leads."""
+"""The way of an alert: a stream, the real collector, Prometheus, Alertmanager, a page, and its link into Phoenix.
+
+One file, because one pipeline serves all of it: who is paged, where the page's link leads, and that every expression of
+a rule or a board is answered with data.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
@@ -9,26 +15,37 @@ import pytest
 
 from tests.support import monitoring
 from tests.support.browser import browser_page
-from tests.support.expressions import boards, panels
-from tests.support.pipeline import Pipeline, play, replay, service
+from tests.support.command import Command
+from tests.support.expressions import Asked, boards, metrics_in, of_boards, of_rules, panels
+from tests.support.monitoring import Prometheus
+from tests.support.pipeline import (
+    BROKEN,
+    CANCELLED,
+    INTERRUPT,
+    QUICKER,
+    TOOL_ERROR,
+    Pipeline,
+    pipeline,
+    play,
+    replay,
+    service,
+)
+from tests.support.stack import answering
 
 pytestmark = pytest.mark.slow
-
-STARTED = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
-SUBAGENT = {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "name": "clerk"}
-CANCELLED: list[dict[str, Any]] = [
-    STARTED,
-    SUBAGENT,
-    {"type": "SUBAGENT_ERROR", "subagentRunId": "s", "message": "stopped", "code": "cancelled"},
-    {"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": {"type": "cancelled"}},
-]
-BROKEN: list[dict[str, Any]] = [STARTED, {"type": "RUN_ERROR", "message": "the model is gone", "code": "no_model"}]
 
 PAGES = [
     ("AGUIRunFailed", "alone", "planner"),
     ("AGUISubagentFailed", "failing", "researcher"),
     ("AGUISubagentFailed", "recovering", "researcher"),
 ]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
+    """Everything between a service and the person who is paged."""
+    with pipeline(tmp_path_factory.mktemp("pipeline")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +158,88 @@ def _of_a_board(project: str) -> str:
         assert variable in url
         url = url.replace(variable, value)
     return url
+
+
+def _raises(_: object) -> dict[str, str]:
+    raise ValueError("planted")
+
+
+@pytest.fixture(scope="module")
+def busy(running: Pipeline) -> Pipeline:
+    """The pipeline when all that can be measured has been, by a service that goes on reporting for a while."""
+    with service("busy", running.collector) as handle:
+        for _ in range(2):
+            replay(handle, "error_tool", "error_model_recovered", "nested", "approve_1", "approve_3_resume")
+            play(handle, TOOL_ERROR)
+        play(handle, INTERRUPT)
+        play(handle, TOOL_ERROR, attributes=_raises)
+        monitoring.wait_for(
+            "an alert that fires", lambda: running.prometheus.query('ALERTS{alertstate="firing",service="busy"}')
+        )
+    return running
+
+
+def _silent(prometheus: Prometheus, asked: list[Asked]) -> list[Asked]:
+    """Those that give nothing, or nothing with the labels that they are shown by."""
+    found = []
+    for one in asked:
+        result = prometheus.query(one.expression)
+        if not result or not one.labels <= {label for series in result for label in series["metric"]}:
+            found.append(one)
+    return found
+
+
+def test_every_expression_gives_data(busy: Pipeline) -> None:
+    """Those of rules without their threshold, those of boards with their variables."""
+    silent: list[Asked] = [*of_rules(QUICKER), *of_boards("1m", "10s")]
+    assert len(silent) > 60
+    until = time.monotonic() + 30
+    while silent and time.monotonic() < until:
+        silent = _silent(busy.prometheus, silent)
+    assert [] == silent
+
+
+def test_every_metric_is_emitted(busy: Pipeline) -> None:
+    """The names in rules and boards are exactly those that arrive."""
+    asked = (*of_rules(QUICKER), *of_boards("1m", "10s"))
+    named = {name for one in asked for name in metrics_in(one.expression)}
+    assert len(named) > 25
+    emitted = monitoring.get(f"{busy.prometheus.url}/api/v1/label/__name__/values")["data"]
+    assert set() == named - set(emitted)
+
+
+def test_exemplars_lead_to_traces(busy: Pipeline) -> None:
+    """What Prometheus keeps beside the figures are traces that Phoenix has."""
+    found = monitoring.wait_for(
+        "exemplars",
+        lambda: busy.prometheus.exemplars('gen_ai_invoke_agent_duration_seconds_bucket{service_name="busy"}'),
+    )
+    known = {span["context"]["trace_id"] for span in busy.phoenix.spans("default")}
+    assert {exemplar["labels"]["trace_id"] for exemplar in found} <= known
+
+
+def test_doctor_finds_each_service(
+    running: Pipeline, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way of an alert, service by service; the test span is found in Phoenix. Only Grafana is not real."""
+    with answering({"/api/health": {"database": "ok"}}) as grafana:
+        for name, url in {
+            "OTLP_HTTP_PORT": running.collector.endpoint,
+            "COLLECTOR_HEALTH_PORT": running.collector.address("health"),
+            "PHOENIX_PORT": running.phoenix.url,
+            "PROMETHEUS_PORT": running.prometheus.url,
+            "ALERTMANAGER_PORT": running.alertmanager,
+            "GRAFANA_PORT": grafana,
+        }.items():
+            monkeypatch.setenv(name, url.rpartition(":")[2])
+        ran = Command(capsys, monkeypatch)("doctor", "--compose")
+    assert (0, "") == (ran.status, ran.err)
+    found = [line.removeprefix("ok     ") for line in ran.out.splitlines()]
+    assert [
+        "the collector is ready",
+        "the test span went through the collector to Phoenix",
+        "Prometheus reads 3 targets",
+        "it evaluates 16 alerts, and tells 1 Alertmanager",
+        "Alertmanager is ready",
+        "Grafana is ready",
+    ] == [line.partition(":")[0] for line in found[4:10]]
