@@ -19,10 +19,10 @@ from tests.support.servers import eventually
 
 pytestmark = pytest.mark.slow
 
-SERVICES = ("worker", "tools", "web")
-"""In the order in which they are asked: the run's own process is the last to send."""
-WHOLE, FAILING = 10, 3
-"""Spans of a trace: three of each service, and the run; those of one service fail."""
+SPANS = {"worker": 3, "tools": 3, "web": 4}
+"""What each service adds to a trace: three subagents, of which those of `tools` fail; `web` has the run as well."""
+SERVICES = tuple(SPANS)
+WHOLE, FAILING = sum(SPANS.values()), SPANS["tools"]
 RECEIVED = "otelcol_processor_tail_sampling_new_trace_id_received_total"
 
 
@@ -37,17 +37,16 @@ class Tier:
     sent: Counter[str] = field(default_factory=Counter)
     """Spans that the balancer took, by service."""
 
-    def send(self, count: int) -> list[bytes]:
-        """Send failing traces (all of which are kept), from three processes at once; their ids."""
-        traces = [secrets.token_bytes(16) for _ in range(count)]
-        asked = [
-            self.processes.submit(send_parts, self.balancer.endpoint, service, traces, service == "tools")
-            for service in SERVICES
-        ]
-        taken = {service: len(answer.result()) for service, answer in zip(SERVICES, asked, strict=True)}
-        assert WHOLE * count == sum(taken.values()), "the balancer refused something"
-        self.sent.update(taken)
-        return traces
+    def send(self, traces: Sequence[bytes], services: Sequence[str] = SERVICES) -> None:
+        """Send what these services, a process each, add to failing traces, all at once."""
+        asked = {
+            service: self.processes.submit(send_parts, self.balancer.endpoint, service, traces, service == "tools")
+            for service in services
+        }
+        for service, answer in asked.items():
+            taken = len(answer.result())
+            assert SPANS[service] * len(traces) == taken, "the balancer refused something"
+            self.sent[service] += taken
 
     def arrived(self) -> dict[bytes, set[bytes]]:
         """The span ids that are behind the tier, by trace id."""
@@ -61,10 +60,6 @@ class Tier:
         arrived = self.arrived()
         return Counter(len(arrived[trace]) for trace in traces)
 
-    def is_whole(self, trace: bytes) -> bool:
-        """Whether a trace has arrived with all its spans."""
-        return self.are_whole([trace])
-
     def are_whole(self, traces: Sequence[bytes]) -> bool:
         """Whether all of these traces have arrived with all their spans."""
         return {WHOLE: len(traces)} == self.sizes(traces)
@@ -72,7 +67,7 @@ class Tier:
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
-    """A balancer and two samplers that decide three seconds after the root."""
+    """A balancer and two samplers that decide six seconds after the root: the balancer tries again each five at most."""
     directory = tmp_path_factory.mktemp("tier")
     with ExitStack() as stack:
         sink = stack.enter_context(http_receiver())
@@ -82,7 +77,8 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
                     directory / f"sampler {number}",
                     SAMPLER,
                     PHOENIX_COLLECTOR_ENDPOINT=sink.url,
-                    AGUI_SAMPLING_WAIT_AFTER_ROOT="3s",
+                    AGUI_SAMPLING_WAIT_AFTER_ROOT="6s",
+                    AGUI_SAMPLING_PERCENT="0",
                     AGUI_COLLECTOR_FLUSH_INTERVAL="500ms",
                 )
             )
@@ -99,7 +95,8 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
 
 def test_traces_of_three_processes_are_whole(tier: Tier) -> None:
     """Both samplers have their share of the traces, and each trace is whole behind one of them."""
-    traces = tier.send(100)
+    traces = ids(100)
+    tier.send(traces)
     eventually(lambda: tier.are_whole(traces), 30)
     shares = [sampler.total(RECEIVED, "telemetry") for sampler in tier.samplers]
     assert 100 == sum(shares)
@@ -108,7 +105,7 @@ def test_traces_of_three_processes_are_whole(tier: Tier) -> None:
 
 def test_a_service_is_measured_by_one_sampler(tier: Tier) -> None:
     """All spans are measured, and no two samplers count into one series."""
-    tier.send(10)
+    tier.send(ids(10))
     for service in SERVICES:
         sent = tier.sent[service]
 
@@ -117,6 +114,11 @@ def test_a_service_is_measured_by_one_sampler(tier: Tier) -> None:
 
         eventually(lambda counted=counted, sent=sent: sum(counted()) >= sent)  # type: ignore[misc]
         assert [0, sent] == sorted(counted())
+
+
+def ids(count: int) -> list[bytes]:
+    """So many new trace ids."""
+    return [secrets.token_bytes(16) for _ in range(count)]
 
 
 def taken(sampler: Collector) -> int:
@@ -128,18 +130,18 @@ def test_a_killed_sampler(tier: Tier) -> None:
     """The balancer goes on, and so does the other sampler. Of what the killed one held undecided, only the failing
     spans are left; what comes for it while it is down arrives when it is back."""
     killed, other = tier.samplers
-    decided = tier.send(50)
-    eventually(lambda: tier.are_whole(decided), 30)
-    before = taken(killed) + taken(other), taken(other)
-    undecided = tier.send(50)
-    eventually(lambda: taken(killed) + taken(other) == before[0] + 50 * WHOLE, 30)
-    others = (taken(other) - before[1]) // WHOLE
+    before = taken(killed), taken(other)
+    undecided = ids(50)
+    tier.send(undecided, ("worker", "tools"))
+    eventually(lambda: taken(killed) + taken(other) == sum(before) + 50 * 6, 30)
+    others = (taken(other) - before[1]) // 6
     killed.kill()
-    after = tier.send(50)
-    eventually(lambda: sum(tier.is_whole(trace) for trace in undecided) == others, 30)
-    while_down = [trace for trace in after if tier.is_whole(trace)]
+    after = ids(50)
+    tier.send(undecided, ("web",))
+    tier.send(after)
+    eventually(lambda: tier.sizes(undecided)[WHOLE] == others, 30)
+    eventually(lambda: tier.sizes(after)[WHOLE] > 0, 30)
+    assert tier.sizes(after)[WHOLE] < 50
     killed.start()
     eventually(lambda: tier.are_whole(after), 60)
-    assert 0 < len(while_down) < len(after)
-    left = {WHOLE: others, FAILING: 50 - others}
-    eventually(lambda: left == tier.sizes(undecided), 30)
+    eventually(lambda: tier.sizes(undecided) == {WHOLE: others, FAILING: 50 - others}, 30)
