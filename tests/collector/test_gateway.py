@@ -67,7 +67,7 @@ class Tier:
 
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
-    """A balancer and two samplers. These wait six seconds after the root, longer than the balancer between two tries."""
+    """A balancer, and two samplers that wait six seconds after the root: longer than the balancer between two tries."""
     directory = tmp_path_factory.mktemp("tier")
     with ExitStack() as stack:
         sink = stack.enter_context(http_receiver())
