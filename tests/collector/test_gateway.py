@@ -51,7 +51,7 @@ class Tier:
     def arrived(self) -> dict[bytes, set[bytes]]:
         """The span ids that are behind the tier, by trace id."""
         found = defaultdict(set)
-        for item in self.sink.spans():
+        for item in self.sink.otlp_spans():
             found[item.trace_id].add(item.span_id)
         return found
 

@@ -53,7 +53,7 @@ def test_labels_are_those_told(measured: tuple[Collector, Received]) -> None:
     assert told | {"job", "le"} == {label for item in _series(running) for label in item.labels}
     ids = {
         attribute.value.string_value
-        for item in sink.spans()
+        for item in sink.otlp_spans()
         for attribute in item.attributes
         if attribute.key.endswith((".id", ".run_id", "tool.id")) and not attribute.key.startswith("graph.")
     }
@@ -66,7 +66,7 @@ def test_counts_are_those_of_the_spans(measured: tuple[Collector, Received]) -> 
     running, sink = measured
     spans = [
         {attribute.key: attribute.value.string_value for attribute in item.attributes}
-        for item in sink.spans()
+        for item in sink.otlp_spans()
         if item.name.startswith(("invoke_agent", "execute_tool"))
     ]
     keys = ("gen_ai.operation.name", "gen_ai.agent.name", "gen_ai.tool.name", "graph.node.parent_id", "agui.outcome")
@@ -84,7 +84,7 @@ def test_events_are_counted(measured: tuple[Collector, Received]) -> None:
     running, sink = measured
     kinds = {item.labels["event_name"] for item in running.series("agui_spans_events_total")}
     assert {"agui.interrupt", "agui.interrupt.resolved", "agui.subagent.suspended", "exception"} <= kinds
-    events = Counter(event.name for item in sink.spans() for event in item.events)
+    events = Counter(event.name for item in sink.otlp_spans() for event in item.events)
     assert {kind: events[kind] for kind in kinds} == {
         kind: running.total("agui_spans_events_total", event_name=kind) for kind in kinds
     }

@@ -25,4 +25,4 @@ def test_three_kills(tmp_path: Path) -> None:
                 time.sleep(0.2)
                 running.start()
         assert sender.refused > 0
-        eventually(lambda: {item.span_id for item in sink.spans()} >= sender.acknowledged, 60)
+        eventually(lambda: {item.span_id for item in sink.otlp_spans()} >= sender.acknowledged, 60)

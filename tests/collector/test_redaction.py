@@ -120,7 +120,7 @@ def _leaked(directory: Path, shape: str, *overlays: str) -> dict[str, str]:
         wait_for(1, running, "agui_spans_calls_total", agui_level="run", agui_outcome="error")
         wait_for(1, running, "agui_run_errors_total")
         accepted = running.total("otelcol_receiver_accepted_spans_total", "telemetry")
-        eventually(lambda: len(sink.spans()) == accepted)
+        eventually(lambda: len(sink.otlp_spans()) == accepted)
         return places(running, sink, directory)
 
 
@@ -230,9 +230,9 @@ def _through(directory: Path, spans: list[Span], **environment: str) -> list[Spa
         sender = Sender(running.endpoint)
         assert sender.send(spans)
         sender.close()
-        eventually(lambda: len(sink.spans()) == len(spans))
+        eventually(lambda: len(sink.otlp_spans()) == len(spans))
         order = {item.span_id: place for place, item in enumerate(spans)}
-        return sorted(sink.spans(), key=lambda item: order[item.span_id])
+        return sorted(sink.otlp_spans(), key=lambda item: order[item.span_id])
 
 
 def test_patterns_are_the_same_everywhere() -> None:

@@ -90,7 +90,7 @@ class Sampled:
     def kept(self) -> dict[int, set[int]]:
         """What is behind the collector by now."""
         found = defaultdict(set)
-        for item in self.sink.spans():
+        for item in self.sink.otlp_spans():
             found[int.from_bytes(item.trace_id, "big")].add(int.from_bytes(item.span_id, "big"))
         return found
 
@@ -174,7 +174,7 @@ def test_what_comes_after_the_decision(sampled: Sampled) -> None:
     sender.close()
     time.sleep(AFTER_ROOT)
     delivered(sampled.running)
-    arrived = {item.span_id for item in sampled.sink.spans()}
+    arrived = {item.span_id for item in sampled.sink.otlp_spans()}
     assert ["failing", "of a kept one"] == [name for name, item in late.items() if item.span_id in arrived]
 
 
@@ -192,7 +192,7 @@ def test_slow_and_resumed_traces(sampled: Sampled) -> None:
     sender.close()
     wait_for(before + 150, sampled.running, DECIDED, "telemetry")
     delivered(sampled.running)
-    arrived = {item.span_id for item in sampled.sink.spans()}
+    arrived = {item.span_id for item in sampled.sink.otlp_spans()}
     there = {name: sum(item.span_id in arrived for item in spans) for name, spans in sent.items()}
     assert (50, 50) == (there["slow"], there["resumed"])
     assert there["plain"] < 25
@@ -213,4 +213,4 @@ def test_an_orderly_stop(tmp_path: Path) -> None:
             sender.close()
             running.stop()
             running.start()
-            eventually(lambda: {item.span_id for item in sink.spans()} == wanted)
+            eventually(lambda: {item.span_id for item in sink.otlp_spans()} == wanted)

@@ -43,7 +43,7 @@ def test_the_host_never_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         assert hung_all_the_while
         wait_for(2 * RUNS, running, "agui_export_spans_total")
         told = {item.labels["agui_result"]: item.value for item in running.series("agui_export_spans_total")}
-        eventually(lambda: len(sink.spans()) == told["exported"])
+        eventually(lambda: len(sink.otlp_spans()) == told["exported"])
     assert {"exported", "refused", "dropped"} == told.keys()
     assert 2 * RUNS == told["exported"] + told["refused"] + told["dropped"]
     assert told["dropped"] >= 2 * RUNS - 150 - told["refused"]
@@ -66,7 +66,7 @@ def test_prometheus_restarts(tmp_path: Path) -> None:
         with _prometheus(tmp_path, running, address):
             eventually(lambda: _counted(scraped) == len(sender.acknowledged), 30)
             exemplars = scraped.exemplars("agui_spans_duration_seconds_bucket")
-        traces = {item.trace_id.hex() for item in sink.spans()}
+        traces = {item.trace_id.hex() for item in sink.otlp_spans()}
     assert {"trace_id", "span_id"} == {label for exemplar in exemplars for label in exemplar["labels"]}
     assert {exemplar["labels"]["trace_id"] for exemplar in exemplars} <= traces
 
