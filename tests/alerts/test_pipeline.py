@@ -109,6 +109,17 @@ def test_the_quiet_service_was_heard(told: Pipeline) -> None:
     } == outcomes
 
 
+def test_lost_spans_are_told(told: Pipeline) -> None:
+    """Of the collector in trouble: what it lost pages; what it refused, and what so was lost at the source, is told."""
+    for path, name, about in (
+        ("/page", "AGUICollectorLosesSpans", "collector"),
+        ("/hours", "AGUICollectorRefuses", "collector"),
+        ("/hours", "AGUISpansNotExported", "troubled"),
+    ):
+        labels = [alert["labels"] for alert in told.webhook.alerts(path, "firing")]
+        assert about in {label["service"] for label in labels if label["alertname"] == name}, name
+
+
 def test_the_page_says_what_to_read(told: Pipeline) -> None:
     """Its runbook is served by Prometheus itself."""
     annotations = _annotations(told, "failing")
@@ -117,21 +128,18 @@ def test_the_page_says_what_to_read(told: Pipeline) -> None:
         assert "# AGUISubagentFailed" == answer.read().decode().splitlines()[0]
 
 
-def _trace_id(running: Pipeline, name: str) -> str:
-    """The trace of a service's failure, as Phoenix's own API tells it."""
-    ids = {
+def _trace_ids(running: Pipeline, name: str) -> set[str]:
+    """The traces of a service, as Phoenix's own API tells them."""
+    return {
         span["context"]["trace_id"]
         for span in running.phoenix.spans("default")
         if span["attributes"].get("service.name") == name
     }
-    (found,) = ids
-    assert isinstance(found, str)
-    return found
 
 
 def test_its_link_opens_the_failing_trace(told: Pipeline) -> None:
     """In a browser: the list has the failing span alone, and leads to its trace; so does the link of a board."""
-    expected = _trace_id(told, "failing")
+    (expected,) = _trace_ids(told, "failing")
     with browser_page() as page:
         page.goto(_annotations(told, "failing")["phoenix_url"])
         page.locator("table a").first.wait_for()
@@ -214,8 +222,8 @@ def test_exemplars_lead_to_traces(busy: Pipeline) -> None:
         "exemplars",
         lambda: busy.prometheus.exemplars('gen_ai_invoke_agent_duration_seconds_bucket{service_name="busy"}'),
     )
-    known = {span["context"]["trace_id"] for span in busy.phoenix.spans("default")}
-    assert {exemplar["labels"]["trace_id"] for exemplar in found} <= known
+    seen = {exemplar["labels"]["trace_id"] for exemplar in found}
+    monitoring.wait_for("their traces", lambda: seen <= _trace_ids(busy, "busy"))
 
 
 def test_doctor_finds_each_service(
@@ -238,7 +246,7 @@ def test_doctor_finds_each_service(
     assert [
         "the collector is ready",
         "the test span went through the collector to Phoenix",
-        "Prometheus reads 3 targets",
+        "Prometheus reads 4 targets",
         "it evaluates 16 alerts, and tells 1 Alertmanager",
         "Alertmanager is ready",
         "Grafana is ready",

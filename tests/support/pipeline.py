@@ -103,7 +103,7 @@ def pipeline(directory: Path) -> Iterator[Pipeline]:
         _overload(troubled)
         webhook = stack.enter_context(monitoring.webhook())
         manager = stack.enter_context(monitoring.alertmanager(directory, webhook.url, QUICKER))
-        read = [reading.address("metrics"), reading.address("telemetry"), troubled.address("telemetry")]
+        read = [one.address(page) for one in (reading, troubled) for page in ("metrics", "telemetry")]
         prometheus = stack.enter_context(monitoring.prometheus(directory, read, manager, project, QUICKER))
         yield Pipeline(PhoenixClient(server.url), project, reading, prometheus, manager, webhook)
 
