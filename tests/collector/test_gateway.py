@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.collectors import BALANCER, SAMPLER, Collector, collector
-from tests.support.load import send_parts
+from tests.support.load import Sender, send_parts, span
 from tests.support.receivers import Received, http_receiver
 from tests.support.servers import eventually
 
@@ -114,6 +114,30 @@ def test_a_service_is_measured_by_one_sampler(tier: Tier) -> None:
 
         eventually(lambda counted=counted, sent=sent: sum(counted()) >= sent)  # type: ignore[misc]
         assert [0, sent] == sorted(counted())
+
+
+def test_the_balancer_redacts(tier: Tier) -> None:
+    """No secret comes as far as a sampler: neither by trace id nor by service."""
+    values = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "sk-CANARY0123456789abcdef",
+        "pwd": "CANARY",
+    }
+    secret = span(None, values, name="invoke_agent sk-CANARY0123456789abcdef", failed=True)
+    secret.status.message = 'refused {"password": "CANARY"}'
+    sender = Sender(tier.balancer.endpoint, "secretive")
+    assert sender.send([secret])
+    sender.close()
+    labels = {"service_name": "secretive", "gen_ai_agent_name": "****"}
+    name = "agui_spans_calls_total"
+    eventually(lambda: [0, 1] == sorted(one.total(name, "metrics", **labels) for one in tier.samplers))
+    eventually(lambda: "invoke_agent ****" in tier.sink.span_names())
+    looked = [
+        str(tier.sink.traces),
+        *(one.page() + one.log.read_text() for one in tier.samplers),
+        tier.balancer.log.read_text(),
+    ]
+    assert [] == [text for text in looked if "CANARY" in text]
 
 
 def ids(count: int) -> list[bytes]:
