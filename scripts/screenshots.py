@@ -7,11 +7,9 @@ Needs the test extra, Chromium, Prometheus, Alertmanager and the collector; look
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,10 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from agui_otel.cli.demo import PROJECT  # noqa: E402
-from agui_otel.cli.script import START, Conversation  # noqa: E402
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
 from tests.support import monitoring  # noqa: E402
 from tests.support.browser import browser_page  # noqa: E402
-from tests.support.pipeline import Pipeline, pipeline, play, service  # noqa: E402
+from tests.support.pipeline import Pipeline, demonstrate, pipeline, service  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 
@@ -58,19 +55,13 @@ def picture_alert() -> None:
     """Let the demonstration's subagent fail behind a collector; where the page's link leads."""
     with tempfile.TemporaryDirectory() as directory, pipeline(Path(directory)) as running:
         with service("travel", running.collector) as handle:
-            conversation = Conversation("offsite")
-            given = conversation.input(1, state=START)
-            play(handle, asyncio.run(_all(conversation.first_run(given))), input=given)
+            demonstrate(handle)
         alert = monitoring.wait_for("the page", lambda: _page(running))
         with browser_page(height=700) as page:
             page.goto(alert["annotations"]["phoenix_url"])
             page.locator("table a").first.wait_for()
             page.wait_for_timeout(1500)
             page.screenshot(path=IMAGES / "alert-phoenix.png")
-
-
-async def _all(events: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event async for event in events]
 
 
 def _page(running: Pipeline) -> dict[str, Any] | None:

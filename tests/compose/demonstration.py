@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from agui_otel.cli.script import START, Conversation
 from agui_otel.exporting import setup
-from agui_otel.phoenix import PhoenixClient
+from agui_otel.phoenix import PhoenixClient, PhoenixError
 from tests.support import monitoring
-from tests.support.pipeline import play
+from tests.support.pipeline import demonstrate
 
 SERVICE = "demonstration"
-
-
-async def _all(events: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event async for event in events]
 
 
 def main() -> None:
     """Be the agents, and the person who is paged."""
     with monitoring.webhook("0.0.0.0", 9095) as webhook:
         with setup(endpoint="http://localhost:4318", service_name=SERVICE, set_global=False) as handle:
-            conversation = Conversation("offsite")
-            given = conversation.input(1, state=START)
-            play(handle, asyncio.run(_all(conversation.first_run(given))), input=given)
+            demonstrate(handle)
         pages = monitoring.wait_for("the page", lambda: webhook.alerts("/page", "firing"), 180)
         phoenix = PhoenixClient("http://localhost:6006")
         monitoring.wait_for("Phoenix", lambda: _is_up(phoenix), 180)
@@ -41,7 +31,7 @@ def main() -> None:
 def _is_up(phoenix: PhoenixClient) -> bool:
     try:
         phoenix.ping()
-    except Exception:  # noqa: BLE001 - it is only starting
+    except PhoenixError:  # it is only starting
         return False
     return True
 

@@ -14,6 +14,7 @@ import pytest
 
 from agui_otel import trace_events
 from agui_otel.cli.recordings import open_recordings
+from agui_otel.cli.script import START, Conversation
 from agui_otel.cli.tracing import trace_recordings
 from agui_otel.config import Settings
 from agui_otel.exporting import Handle, setup
@@ -161,6 +162,17 @@ def play(handle: Handle, events: Sequence[dict[str, Any]], *, until: int | None 
                 return
 
     asyncio.run(consume())
+
+
+def demonstrate(handle: Handle) -> None:
+    """Trace the demonstration's first run, in which the subagent `restaurant-scout` fails."""
+    conversation = Conversation("offsite")
+    given = conversation.input(1, state=START)
+    play(handle, asyncio.run(_all(conversation.first_run(given))), input=given)
+
+
+async def _all(events: AsyncIterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event async for event in events]
 
 
 async def _source(events: Sequence[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
