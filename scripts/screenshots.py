@@ -1,8 +1,8 @@
-"""Make the pictures of the documentation: the demonstration, as Phoenix shows it.
+"""Make the pictures of the documentation: the demonstration, as Phoenix shows it, and the alert of its failure.
 
     python scripts/screenshots.py
 
-Needs the test extra and Chromium; look at what it made before committing it.
+Needs the test extra, Chromium, Prometheus, Alertmanager and the collector; look at what it made before committing it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,29 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from agui_otel.cli.demo import PROJECT  # noqa: E402
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
+from tests.support import monitoring  # noqa: E402
 from tests.support.browser import browser_page  # noqa: E402
+from tests.support.pipeline import Pipeline, demonstrate, pipeline, service  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 
 
 def main() -> None:
-    """Run the demonstration once, and take a picture of its first trace and of its session."""
+    """Make all pictures."""
     IMAGES.mkdir(exist_ok=True)
+    picture_demonstration()
+    picture_alert()
+
+
+def picture_demonstration() -> None:
+    """Run the demonstration once, and take a picture of its first trace and of its session."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "agui_otel.cli.main", "demo", "--once", "--dir", directory]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -40,6 +49,24 @@ def main() -> None:
             page.get_by_text("All set").last.wait_for()
             page.wait_for_timeout(1500)
             page.screenshot(path=IMAGES / "phoenix-session.png")
+
+
+def picture_alert() -> None:
+    """Let the demonstration's subagent fail behind a collector; where the page's link leads."""
+    with tempfile.TemporaryDirectory() as directory, pipeline(Path(directory)) as running:
+        with service("travel", running.collector) as handle:
+            demonstrate(handle)
+        alert = monitoring.wait_for("the page", lambda: _page(running))
+        with browser_page(height=700) as page:
+            page.goto(alert["annotations"]["phoenix_url"])
+            page.locator("table a").first.wait_for()
+            page.wait_for_timeout(1500)
+            page.screenshot(path=IMAGES / "alert-phoenix.png")
+
+
+def _page(running: Pipeline) -> dict[str, Any] | None:
+    found = [alert for alert in running.webhook.alerts("/page", "firing") if alert["labels"]["service"] == "travel"]
+    return found[0] if found else None
 
 
 if __name__ == "__main__":

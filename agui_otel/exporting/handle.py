@@ -13,6 +13,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from agui_otel.tracing.background import settle
+from agui_otel.tracing.ending import end_all_of
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
@@ -102,6 +103,7 @@ class Handle:
     def shutdown(self, timeout: float | None = None) -> bool:
         """Send what waits and stop exporting; further calls do nothing. Happens by itself at the exit.
 
+        Runs that are open end as `cancelled`: what they do afterwards could not be sent.
         Takes `timeout` seconds and a moment at most (default: `setup`'s `exit_timeout`); False when that was
         too short, and what was left is dropped. `setup` may be called again afterwards; OpenTelemetry's own
         global providers cannot be replaced, so other instrumentations keep the ones that are shut down.
@@ -114,6 +116,7 @@ class Handle:
         atexit.unregister(self.shutdown)
         seconds = self._exit_timeout if timeout is None else timeout
         due = time.monotonic() + seconds
+        end_all_of(self.tracer_provider)
         settled = settle(seconds / 2)
         done = self._queue is None or self._queue.close(_left(due))
         if self._own_meter_provider is not None:

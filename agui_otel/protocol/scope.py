@@ -28,6 +28,9 @@ _IN_MIDST = frozenset(
 
 ToolFailed = Callable[[str, Any], "bool | str"]
 
+_made = tuple.__new__
+"""Makes a transition of its values; the class's own way costs a call more, and these are most of what is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -110,7 +113,7 @@ class Scope:
         """Say that `entity` began."""
         if type(entity) not in _NAMELESS:
             self.named(entity.id, at)  # type: ignore[union-attr]
-        self.out.append(Opened(entity, at))
+        self.out.append(_made(Opened, (entity, at)))
 
     def named(self, ident: str, at: int) -> None:
         """The run opens what has this id: it may show that the run was seen before."""
@@ -121,8 +124,8 @@ class Scope:
 
     def close(self, entity: Entity | Step, at: int) -> None:
         """End `entity`, whose outcome is decided, at `at` or, were that earlier, at its start."""
-        entity.ended_at = max(at, entity.opened_at)
-        self.out.append(Closed(entity, entity.ended_at))
+        entity.ended_at = end = at if at > entity.opened_at else entity.opened_at
+        self.out.append(_made(Closed, (entity, end)))
 
     def ends_now(self, entity: Entity) -> bool:
         """Whether the current event ended `entity`."""
@@ -139,16 +142,16 @@ class Scope:
         self.run.in_midst |= rule in _IN_MIDST
         self.out.append(Remark(self.run, True, rule, message, self.index, self.type, at))
 
-    def agent_named(self, tag: str | None) -> Agent | None:
-        """The agent that `tag` names, if it is known; no tag names the run's own agent."""
-        return self.run if tag is None else self.subagents.get(tag)
-
     def writer(self, tag: str | None) -> Agent:
-        """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only."""
-        known = self.agent_named(tag)
+        """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only.
+
+        No tag names the run's own agent.
+        """
+        if tag is None:
+            return self.run
+        known = self.subagents.get(tag)
         if known is not None:
             return known
-        assert tag is not None
         stranger = self.strangers.get(tag)
         if stranger is None:
             stranger = self.strangers[tag] = Subagent(tag, self.run, self.run.opened_at)

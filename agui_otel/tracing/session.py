@@ -123,7 +123,7 @@ class Session:
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
-            tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
+            tracker.receive_other if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
         self._plain: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
         self._continues: Callable[[object, int], bool] = self._plain
@@ -136,7 +136,7 @@ class Session:
         self._report_at = 0
         self.span_context: SpanContext | None = None
         """The span context of the current (or last) run; None before the first."""
-        ending.opened(self)
+        ending.opened(self, provider)
 
     def begin(self, at_ns: int | None = None) -> None:
         """Open the run that the input announces, if there is one. `at_ns`: nanoseconds since the epoch; None is now."""
@@ -278,13 +278,16 @@ class Session:
         self._report_at = at + REPORT_NS
 
     def _write(self, transitions: Iterable[t.Transition]) -> None:
+        write = self._writer.write
         for transition in transitions:
             try:
-                self._writer.write(transition)
+                write(transition)
                 if isinstance(transition, t.Opened):
                     self._opened(transition.entity)
                 elif isinstance(transition, t.Closed):
-                    self._closed(transition.entity)
+                    self._open.pop(transition.entity, None)
+                    if transition.entity is self._run:
+                        self.presence.leave()
                 elif isinstance(transition, t.Announced):
                     self._identify(transition.entity)
                 elif isinstance(transition, t.RunEnded) and not transition.run.streamless:
@@ -312,11 +315,6 @@ class Session:
     def _identify(self, entity: Entity) -> None:
         if isinstance(entity, Run):
             self.presence.identify(self._writer.common)
-
-    def _closed(self, entity: Entity | Step) -> None:
-        self._open.pop(entity, None)
-        if entity is self._run:
-            self.presence.leave()
 
     def _end(self, entity: Entity | Step, at: int) -> None:
         """End a span of which what it was to say could not be said: no span stays open."""
