@@ -212,8 +212,8 @@ def _open(path: Path, timeout: float) -> sqlite3.Connection:
     try:
         _use_log(connection, time.monotonic() + timeout)
         connection.execute("PRAGMA synchronous = NORMAL")
-        if not _is_ours(connection, path):
-            with _transaction(connection):
+        if _identity(connection) != (APPLICATION, SCHEMA_VERSION):
+            with _transaction(connection):  # another process may be making the tables just now
                 if not _is_ours(connection, path):
                     for statement in _statements(_SCHEMA):
                         connection.execute(statement)
@@ -236,10 +236,18 @@ def _use_log(connection: sqlite3.Connection, due: float) -> None:
             time.sleep(0.005)
 
 
-def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file has our tables; false where it is empty. Raises where it is something else's."""
+def _identity(connection: sqlite3.Connection) -> tuple[int, int]:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return application, version
+
+
+def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file has our tables; false where it is empty. Raises where it is something else's.
+
+    In a transaction: the answers have to go together.
+    """
+    application, version = _identity(connection)
     if (application, version) == (APPLICATION, SCHEMA_VERSION):
         return True
     if application == APPLICATION:

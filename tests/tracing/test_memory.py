@@ -23,6 +23,7 @@ from agui_otel.protocol.thread import (
     ThreadRecord,
 )
 from agui_otel.tracing.memory import Figure, InProcessMemory, ThreadMemory, Waiting, _make, open_memory
+from agui_otel.tracing.sqlite_memory import SQLiteMemory
 from tests.support.stores import KINDS, SHARED, RedisServer, in_processes, opened
 
 RUN = SpanRef(trace_id="1" * 32, span_id="1" * 16, run_id="run-1")
@@ -216,6 +217,26 @@ class TestSharedStores:
         assert sorted(f"{number}-{count}" for number in range(16) for count in range(10)) == idents(memory)
         assert Figure({"approval": Waiting(160, 100.0)}) == memory.figure()
         memory.close()
+
+    def test_a_store_that_many_open_at_once(self, tmp_path: Path) -> None:
+        """A file that is not there yet is made by one of them, and used by all."""
+        for number in range(30):
+            path = tmp_path / f"{number}.db"
+            memories = [SQLiteMemory(path, timeout=10.0) for _ in range(8)]
+            start = threading.Barrier(len(memories))
+
+            def work(memory: SQLiteMemory, ident: str, start: threading.Barrier = start) -> None:
+                start.wait()
+                memory.write(waits("t", ident))
+
+            workers = [threading.Thread(target=work, args=(each, str(i))) for i, each in enumerate(memories)]
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                worker.join()
+            assert [str(i) for i in range(len(memories))] == idents(memories[0])
+            for each in memories:
+                each.close()
 
     def test_which_runs_were_seen_outlives_what_waited(self, url: str) -> None:
         """For a shorter time: a thread in which nothing waits leaves earlier."""
