@@ -31,6 +31,7 @@ HEAVY = {
     "phoenix",
     "requests",
     "rich",
+    "smolagents",
     "sqlalchemy",
     "starlette",
     "uvicorn",
