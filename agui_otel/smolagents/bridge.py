@@ -16,7 +16,7 @@ from smolagents.agents import AgentError, AgentGenerationError
 from agui_otel.smolagents.frames import Call, Frame
 from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
 from agui_otel.smolagents.late import LateSpan
-from agui_otel.smolagents.values import answer_of, clean, described_each
+from agui_otel.smolagents.values import answer_of, clean, described_each, text_of
 from agui_otel.tracing.session import Session
 
 PROTOCOL_VERSION = "1.0.0"
@@ -80,7 +80,7 @@ class Bridge:
         answer = answer_of(result)
         with self.lock:
             self.root.close_rest()
-            self.root.say(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+            self.root.say(text_of(answer) or json.dumps(answer, ensure_ascii=False))
             self._end("RUN_FINISHED", threadId=self.thread_id, runId=self.run_id, result=answer)
 
     def fail(self, error: BaseException) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from types import FunctionType
 from typing import Any
 
 Make = Callable[[Any], Any]
@@ -31,8 +33,22 @@ class Hook:
         there = vars(self._owner)[self._name]
         if self._ours is None or self._ours not in _layers(there):
             self._original = there
-            self._ours = self._make(there)
+            self._ours = self._make(self._callable(there))
             setattr(self._owner, self._name, self._ours)
+
+    def _callable(self, there: Any) -> Any:
+        """What is there, to be called with the instance first: in a class another's hook may be a descriptor.
+
+        wrapt's are, and say that they are functions.
+        """
+        if type(there) is FunctionType or not isinstance(self._owner, type):
+            return there
+
+        @wraps(there)
+        def bound(instance: Any, *args: Any, **kwargs: Any) -> Any:
+            return there.__get__(instance, type(instance))(*args, **kwargs)
+
+        return bound
 
     def take(self) -> None:
         """Put the original back, where nothing stands around the hook."""

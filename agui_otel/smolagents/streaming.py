@@ -146,7 +146,7 @@ def _work(bridge: Bridge, put: Put, agent: Any, task: str, run_kwargs: Any) -> N
     try:
         bridge.begin(task, run_kwargs.get("additional_args"))
         try:
-            with hooks.held(), Within(Frame(bridge.root)):
+            with hooks.held(), Within(Frame(bridge.root), bridge.context_of(bridge.root)):
                 result = agent.run(task, **run_kwargs)
         except BaseException as error:  # noqa: BLE001 - whatever ends the agent ends the stream
             bridge.fail(error)

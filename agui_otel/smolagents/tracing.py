@@ -23,7 +23,7 @@ from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.hooks import Method, argument, hooks, outermost
 from agui_otel.smolagents.steps import Source, follow
 from agui_otel.smolagents.values import tool_failed
-from agui_otel.tracing.ending import reason_of, reason_to_leave
+from agui_otel.tracing.ending import reason_of
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.session import Session
 
@@ -143,8 +143,8 @@ class TracedRun:
             self._bridge.abandon()
 
     def left(self, error: BaseException) -> None:
-        """The consumer of the run's steps left."""
-        self.session.finish(reason_to_leave(error), error)
+        """The consumer of the run's steps left. In the middle of a step smolagents makes a RuntimeError of that."""
+        self.session.finish("disconnected", error)
         self._bridge.abandon()
 
 
@@ -199,11 +199,9 @@ def _steps(run: TracedRun, around: Surroundings, source: Source) -> Source:
 
     try:
         returned = yield from follow(source, lambda: around, see)
-    except GeneratorExit as error:
-        quietly(run.left)(error)
-        raise
     except BaseException as error:
-        quietly(run.failed)(error)
+        closed = isinstance(error, GeneratorExit) or isinstance(error.__context__, GeneratorExit)
+        quietly(run.left if closed else run.failed)(error)
         raise
     quietly(run.returned)(last[0])
     return returned
