@@ -50,11 +50,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 
 
-def spans(name: str, steps: Literal["events", "spans"] = "events") -> Captured:
+def spans(name: str, steps: Literal["events", "spans"] = "events", **settings: Any) -> Captured:
     """A recording traced with its receive times, after the earlier runs of its thread."""
     captured = capture()
     observer = Observer(
-        Settings(capture="full", steps=steps),
+        Settings(capture="full", steps=steps, **settings),
         captured.tracer_provider,
         captured.meter_provider,
         memory=InProcessMemory(clock=lambda: START / 1e9),
