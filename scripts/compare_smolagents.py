@@ -82,7 +82,9 @@ def run_case(row: Row, way: str, url: str, project: str) -> dict[str, Any]:
 
     if row.known:
         smolagents.Scripted = Scripted
-    bare = outcome(CASES[row.case](), threads=False)
+    untraced = CASES[row.case]()
+    Witness(untraced)
+    bare = outcome(untraced, threads=False)
     exporter = OTLPSpanExporter(f"{url}/v1/traces")
     provider = TracerProvider(resource=Resource({"openinference.project.name": project}))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -180,10 +182,21 @@ class Shown:
         """Agents exported, of those that ran."""
         return f"{len(self.of('AGENT'))}/{self.truth['ran']}"
 
+    def ours(self) -> str:
+        """Agents that this package exported, of those that ran."""
+        return f"{len(self._agents_of_ours())}/{self.truth['ran']}"
+
+    def theirs(self) -> str:
+        """Agents that the instrumentor exported, of those that ran."""
+        return f"{len(self.of('AGENT')) - len(self._agents_of_ours())}/{self.truth['ran']}"
+
+    def _agents_of_ours(self) -> list[dict[str, Any]]:
+        return [span for span in self.of("AGENT") if span["name"].startswith("invoke_agent")]
+
     def failed(self) -> str:
         """Failed agents that are ERROR, of those that failed."""
         errors = [span for span in self.of("AGENT") if span["status_code"] == "ERROR"]
-        return f"{len(errors)}/{self.row.failed}" if self.row.failed else "0" if not errors else f"{len(errors)}/0"
+        return f"{len(errors)}/{self.row.failed}" if errors or self.row.failed else "-"
 
     def early(self) -> str:
         """Agents that say that they were interrupted, or out of steps."""
@@ -203,6 +216,11 @@ class Shown:
         """Tool spans that have the id of their call, of all."""
         tools = self.of("TOOL")
         return f"{sum('gen_ai.tool.call.id' in span['attributes'] for span in tools)}/{len(tools)}"
+
+    def named(self) -> str:
+        """Tool spans that are named after their tool, of all."""
+        tools = self.of("TOOL")
+        return f"{sum(str(span['attributes'].get('tool.name')) in span['name'] for span in tools)}/{len(tools)}"
 
     def tokens(self) -> str:
         """Tokens on LLM spans, from which Phoenix makes its sums, of those that were used."""
@@ -231,17 +249,27 @@ def _outcome(span: dict[str, Any]) -> str:
     return str(span["attributes"].get("agui.outcome", ""))
 
 
-COLUMNS: dict[str, Callable[[Shown], str]] = {
+Columns = dict[str, Callable[[Shown], str]]
+
+COLUMNS: Columns = {
     "agents": Shown.agents,
     "failed are ERROR": Shown.failed,
     "ended early": Shown.early,
     "orphans": Shown.orphans,
     "traces": Shown.traces,
     "calls with id": Shown.calls,
+    "named": Shown.named,
     "tokens": Shown.tokens,
     "with session": Shown.session,
     "left behind": Shown.behind,
     "result as ever": Shown.same,
+}
+
+
+TOGETHER = {
+    "agents of agui-otel": Shown.ours,
+    "agents of OpenInference": Shown.theirs,
+    **{name: COLUMNS[name] for name in ("orphans", "traces", "tokens", "left behind", "result as ever")},
 }
 
 
@@ -254,12 +282,12 @@ def measure(client: PhoenixClient, number: int, way: str) -> Shown:
     return Shown(ROWS[number], truth, client.wait_for_spans(project, truth["exported"]) if truth["exported"] else [])
 
 
-def table(results: dict[tuple[int, str], Shown], ways: tuple[str, ...]) -> str:
+def table(results: dict[tuple[int, str], Shown], ways: tuple[str, ...], columns: Columns) -> str:
     """A table: a case a row, a measure a column, the ways beside each other in each cell."""
-    lines = [f"| case | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
+    lines = [f"| case | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
     for number, row in enumerate(ROWS):
         if (number, ways[0]) in results:
-            cells = (" · ".join(read(results[number, way]) for way in ways) for read in COLUMNS.values())
+            cells = (" · ".join(read(results[number, way]) for way in ways) for read in columns.values())
             lines.append(f"| {row.title} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -269,9 +297,9 @@ def tables(client: PhoenixClient) -> str:
     alone = {(number, way): measure(client, number, way) for number in range(len(ROWS)) for way in (OURS, THEIRS)}
     both = {(number, way): measure(client, number, way) for number in (0, 3, 6, 8, 11) for way in BESIDE}
     return (
-        f"\nEach alone: agui-otel · OpenInference.\n\n{table(alone, (OURS, THEIRS))}"
-        "\nBoth at once, all spans together: agui-otel installed first · OpenInference installed first.\n\n"
-        f"{table(both, BESIDE)}\n"
+        f"\nEach alone: agui-otel · OpenInference.\n\n{table(alone, (OURS, THEIRS), COLUMNS)}"
+        "\nBoth at once, into one project: agui-otel installed first · OpenInference installed first.\n\n"
+        f"{table(both, BESIDE, TOGETHER)}\n"
     )
 
 

@@ -1,6 +1,6 @@
-"""Make the pictures of the documentation: the demonstration, as Phoenix shows it.
+"""Make the pictures of the documentation: the demonstration, and smolagents, as Phoenix shows them.
 
-    python scripts/screenshots.py
+    python scripts/screenshots.py [demo] [smolagents]     # all where none is named
 
 Needs the test extra and Chromium; look at what it made before committing it.
 """
@@ -17,14 +17,40 @@ sys.path.insert(0, str(ROOT))
 
 from agui_otel.cli.demo import PROJECT  # noqa: E402
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
+from scripts.compare_smolagents import OURS, ROWS, THEIRS  # noqa: E402
 from tests.support.browser import browser_page  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 
 
-def main() -> None:
-    """Run the demonstration once, and take a picture of its first trace and of its session."""
+def main(wanted: list[str]) -> None:
+    """Make the pictures that are wanted."""
     IMAGES.mkdir(exist_ok=True)
+    for name, make in {"demo": demonstration, "smolagents": smolagents}.items():
+        if not wanted or name in wanted:
+            make()
+
+
+def smolagents() -> None:
+    """Run two parallel agents, one of which fails, and take a picture of what each tracer has of it."""
+    number = next(str(number) for number, row in enumerate(ROWS) if row.case == "fails_in_parallel")
+    with tempfile.TemporaryDirectory() as directory, EmbeddedPhoenix(Path(directory)) as server:
+        for way, picture, first in (
+            (OURS, "smolagents-agui-otel.png", "invoke_agent web"),
+            (THEIRS, "smolagents-openinference.png", "other.run"),
+        ):
+            command = [sys.executable, "scripts/compare_smolagents.py", "--one", number, way, server.url, way]
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            spans = PhoenixClient(server.url).wait_for_spans(way, 10)
+            with browser_page(height=760) as page:
+                page.goto(trace_url(server.url, spans[0]["context"]["trace_id"]))
+                page.get_by_text(first).last.click(timeout=60_000)
+                page.wait_for_timeout(2500)
+                page.screenshot(path=IMAGES / picture)
+
+
+def demonstration() -> None:
+    """Run the demonstration once, and take a picture of its first trace and of its session."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "agui_otel.cli.main", "demo", "--once", "--dir", directory]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -43,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -19,9 +19,14 @@ _MAX_LAYERS = 100
 
 
 class Hook:
-    """One attribute of `owner`, with `make(original)` around it while it is put."""
+    """One attribute of `owner`, with `make(original)` around it while it is put.
+
+    Raises ImportError where `owner` has no such attribute of its own: another version of what is hooked.
+    """
 
     def __init__(self, owner: Any, name: str, make: Make) -> None:
+        if name not in vars(owner):
+            raise ImportError(f"{owner.__name__} has no {name} of its own: this version of it is not known here")
         self._owner = owner
         self._name = name
         self._make = make

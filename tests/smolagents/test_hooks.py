@@ -145,6 +145,11 @@ class TestOthersAround:
         """Another's hook."""
         return self.wrapper("(", ")")(original)
 
+    def test_what_is_not_there(self, target: Any) -> None:
+        """Another version of smolagents, perhaps: it is said when the hooks are made, before anything runs."""
+        with pytest.raises(ImportError, match="Target has no part of its own: this version of it is not known here"):
+            Hook(target, "part", self.around)
+
     def test_inside_another(self, target: Any) -> None:
         """Ours stays where another stands around it, and is not put twice."""
         ours = self.ours(target)
