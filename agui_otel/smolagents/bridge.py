@@ -16,7 +16,7 @@ from smolagents.agents import AgentError, AgentGenerationError
 from agui_otel.smolagents.frames import Call, Frame
 from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
 from agui_otel.smolagents.late import LateSpan
-from agui_otel.smolagents.values import answer_of, clean, described_each, text_of
+from agui_otel.smolagents.values import answer_of, clean, described_each, shown, text_of
 from agui_otel.tracing.session import Session
 
 PROTOCOL_VERSION = "1.0.0"
@@ -89,7 +89,7 @@ class Bridge:
             cancelled = {"type": "cancelled"}
             self._end("RUN_FINISHED", threadId=self.thread_id, runId=self.run_id, outcome=cancelled)
         else:
-            self._end("RUN_ERROR", message=clean(str(error)), code=type(error).__name__)
+            self._end("RUN_ERROR", message=shown(error), code=type(error).__name__)
 
     def _end(self, kind: str, **fields: Any) -> None:
         with self.lock:
@@ -105,7 +105,7 @@ class Bridge:
         above, call = caller.invocation, caller.call
         subagent = Invocation(self, agent, str(uuid4()), caller)
         extra = described_each(additional_args)
-        metadata: Event = {"input": clean(str(task))}
+        metadata: Event = {"input": shown(task)}
         if extra is not None:
             metadata["smolagents"] = {"additionalArgs": extra}
         with self.lock:
@@ -182,7 +182,7 @@ class Bridge:
 
 def asking(task: Any, thread_id: str, run_id: str) -> Event:
     """The RunAgentInput that asks for `task`."""
-    message = {"id": str(uuid4()), "role": "user", "content": clean(str(task))}
+    message = {"id": str(uuid4()), "role": "user", "content": shown(task)}
     parts: Event = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
     return {"threadId": thread_id, "runId": run_id, "messages": [message], **parts}
 

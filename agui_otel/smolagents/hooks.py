@@ -170,7 +170,7 @@ def _execute_tool_call(original: Method) -> Method:
     @wraps(original)
     def execute_tool_call(self: Any, tool_name: Any, arguments: Any, *args: Any, **kwargs: Any) -> Any:
         frame = current()
-        call = frame.invocation.claim(tool_name, arguments) if frame is not None else None
+        call = quietly(frame.invocation.claim)(tool_name, arguments) if frame is not None else None
         if frame is None or call is None:
             return original(self, tool_name, arguments, *args, **kwargs)
         entered = Frame(frame.invocation, call, call.message_id, fresh=True)

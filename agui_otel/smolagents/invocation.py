@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from agui_otel.smolagents.frames import Call, Frame
-from agui_otel.smolagents.values import answer_of, arguments_text, clean, failure_text
+from agui_otel.smolagents.values import answer_of, arguments_text, clean, failure_text, shown
 
 if TYPE_CHECKING:
     from agui_otel.smolagents.bridge import Bridge
@@ -76,7 +76,7 @@ class Invocation:
                 metadata["usage"] = [usage]
                 self.bridge.add_usage(usage)
             if error is not None:
-                metadata["smolagents"] = {"error": {"type": type(error).__name__, "message": clean(str(error))}}
+                metadata["smolagents"] = {"error": {"type": type(error).__name__, "message": shown(error)}}
             self.emit("STEP_FINISHED", stepName=name, metadata=metadata or None)
 
     def say(self, text: str) -> None:
@@ -113,7 +113,7 @@ class Invocation:
         call = Call(f"call_{uuid4()}", name, arguments, self._said if under is None else None)
         metadata: dict[str, Any] = {}
         if native is not None:
-            metadata["smolagents"] = {"toolCallId": clean(str(native))}
+            metadata["smolagents"] = {"toolCallId": shown(native)}
         if under is not None:
             metadata["parentToolCallId"] = under.id
         text = arguments_text(arguments)
@@ -150,7 +150,7 @@ class Invocation:
 
     def answer_failure(self, call: Call, error: BaseException, observed: str = "") -> None:
         """The call failed: by itself, or because a subagent below it did. `observed`: what it showed before."""
-        said = str(error)
+        said = shown(error)
         below = any(message and message in said for message in call.failures)
         text = said if below else failure_text(error)
         self.answer(call, f"{text}\n{observed}" if observed else text)
@@ -167,9 +167,9 @@ class Invocation:
 
     def fail(self, error: BaseException, *, interrupted: bool) -> None:
         """The invocation ended with `error`."""
-        message = clean(str(error))
+        message = shown(error)
         if self.caller is not None and self.caller.call is not None:
-            self.caller.call.failures.append(str(error))
+            self.caller.call.failures.append(message)
         self._end("SUBAGENT_ERROR", message=message, code="cancelled" if interrupted else type(error).__name__)
 
     def _end(self, kind: str, **fields: Any) -> None:

@@ -18,6 +18,7 @@ from smolagents import MultiStepAgent
 
 from agui_otel.smolagents.bridge import Bridge, name_of
 from agui_otel.smolagents.frames import Frame, Within
+from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.hooks import hooks
 from agui_otel.tracing.inside import session_in
 from agui_otel.tracing.session import Session
@@ -144,13 +145,15 @@ def _session(agent: Any) -> Session | None:
 
 def _work(bridge: Bridge, put: Put, agent: Any, task: str, run_kwargs: Any) -> None:
     try:
-        bridge.begin(task, run_kwargs.get("additional_args"))
+        quietly(bridge.begin)(task, run_kwargs.get("additional_args"))
         try:
-            with hooks.held(), Within(Frame(bridge.root), bridge.context_of(bridge.root)):
+            with hooks.held(), Within(Frame(bridge.root), quietly(bridge.context_of)(bridge.root)):
                 result = agent.run(task, **run_kwargs)
         except BaseException as error:  # noqa: BLE001 - whatever ends the agent ends the stream
-            bridge.fail(error)
+            quietly(bridge.fail)(error)
         else:
-            bridge.finish(result)
+            quietly(bridge.finish)(result)
+        if bridge.root.is_open:
+            quietly(bridge.fail)(RuntimeError("the end of the run could not be told"))
     finally:
         put(None)

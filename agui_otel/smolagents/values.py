@@ -26,6 +26,14 @@ def clean(text: str) -> str:
     return text
 
 
+def shown(value: Any) -> str:
+    """`str(value)`, whatever that does: a host's object may raise there."""
+    try:
+        return clean(str.__str__(str(value)))
+    except Exception:  # noqa: BLE001 - a host's object
+        return described(value)
+
+
 def text_of(content: Any) -> str:
     """The text of a chat message's content: a string, or parts of which only the text is taken."""
     if isinstance(content, str):
@@ -56,7 +64,7 @@ def described_each(values: Any) -> dict[str, str] | str | None:
         return None
     if not isinstance(values, Mapping):
         return described(values)
-    return {clean(str(name)): described(value) for name, value in values.items()}
+    return {shown(name): described(value) for name, value in values.items()}
 
 
 def plain(value: Any) -> Any:
@@ -71,14 +79,14 @@ def _plain(value: Any, room: list[int], depth: int) -> Any:
     if isinstance(value, str):
         return clean(str.__str__(value))
     if isinstance(value, int):
-        return int(value) if abs(value) < 2**53 else str(int(value))
+        return int(value) if abs(value) < 2**53 else shown(int(value))
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(value)
+        return float(value) if math.isfinite(value) else shown(value)
     room[0] -= len(value) if type(value) in (dict, list, tuple) else 0
     if room[0] < 0 or depth > 20:
         return described(value)
     if type(value) is dict:
-        return {clean(str(key)): _plain(item, room, depth + 1) for key, item in value.items()}
+        return {shown(key): _plain(item, room, depth + 1) for key, item in value.items()}
     if type(value) in (list, tuple):
         return [_plain(item, room, depth + 1) for item in value]
     return described(value)
@@ -88,7 +96,7 @@ def arguments_text(arguments: Any) -> str:
     """Arguments of a tool call as JSON text; `additional_args` (images, dataframes) by type and size."""
     if isinstance(arguments, Mapping):
         written = {
-            clean(str(name)): described_each(value) if name == "additional_args" else plain(value)
+            shown(name): described_each(value) if name == "additional_args" else plain(value)
             for name, value in arguments.items()
         }
         return json.dumps(written, ensure_ascii=False)
@@ -102,7 +110,7 @@ def answer_of(result: Any) -> Any:
         output = output.to_string()
     written = plain(output)
     if isinstance(written, str) and not isinstance(output, str) and not _has_size(output):
-        return clean(str(output))
+        return shown(output)
     return written
 
 
@@ -116,12 +124,12 @@ def result_text(result: Any) -> str:
         return "Stored 'image.png' in memory."
     if type(result) is AgentAudio:
         return "Stored 'audio.mp3' in memory."
-    return clean(str(result).strip())
+    return shown(result).strip()
 
 
 def failure_text(error: BaseException) -> str:
     """A failed call's result: the error's class and what the agent that called it reads."""
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {shown(error)}"
     return clean(text if _FAILED.match(text) else f"AgentToolExecutionError: {text}")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,9 @@ from agui_otel import Settings
 from agui_otel.errors import ConfigurationError
 from agui_otel.smolagents import SmolagentsTracing, run_agui, trace_smolagents
 from agui_otel.smolagents.frames import FRAME
-from agui_otel.testing import Captured, capture
+from agui_otel.testing import Captured, capture, span_tree
 from tests.support.agent_cases import CASES, RAISES, code_manager, search, web
-from tests.support.agent_trees import SETTINGS, TASK, quiet, tree
+from tests.support.agent_trees import ATTRIBUTES, EVENT_ATTRIBUTES, SETTINGS, TASK, quiet, tree
 from tests.support.agents import answer, tool_caller
 
 GOLDEN = Path(__file__).parents[1] / "fixtures" / "smolagents"
@@ -279,3 +281,30 @@ class TestInside:
         assert think.parent is not None
         assert "invoke_agent web" == by_id[think.parent.span_id]
         assert 1 == len({span.context.trace_id for span in captured.spans if span.context is not None})
+
+
+class TestMany:
+    """Runs at once."""
+
+    @pytest.mark.usefixtures("tracing")
+    def test_each_has_its_own_trace(self, captured: Captured) -> None:
+        """Sixteen threads, six runs each: a tree for each, whole, and none with another's spans."""
+        chosen = [name for name in ("code_manager", "three_levels", "fails_in_code") for _ in range(32)]
+        gathered = threading.Barrier(16)
+
+        def run(name: str) -> Any:
+            gathered.wait(60)
+            return CASES[name]().run(TASK)
+
+        with ThreadPoolExecutor(16) as pool:
+            found = list(pool.map(run, chosen))
+        assert found == [{"code_manager": "sunny", "three_levels": "managed"}.get(name, "went on") for name in chosen]
+        traces: dict[int, list[Any]] = {}
+        for span in captured.spans:
+            assert span.context is not None
+            traces.setdefault(span.context.trace_id, []).append(span)
+        expected = Counter((GOLDEN / f"{name}.tree").read_text(encoding="utf-8") for name in chosen)
+        trees = (
+            span_tree(spans, attributes=ATTRIBUTES, event_attributes=EVENT_ATTRIBUTES) for spans in traces.values()
+        )
+        assert expected == Counter(f"{text}\n" for text in trees)
