@@ -26,7 +26,7 @@ def written() -> str:
     return Path(PAGE).read_text(encoding="utf-8").split(MARKS[0])[1].split(MARKS[1])[0]
 
 
-@pytest.mark.parametrize("case", ["caught_in_code", "interrupted", "managed_max_steps"])
+@pytest.mark.parametrize("case", ["caught_in_code", "interrupted"])
 def test_each_alone(case: str, phoenix: PhoenixClient) -> None:
     """A row of the first table, measured anew."""
     number = next(number for number, row in enumerate(ROWS) if row.case == case)

@@ -209,8 +209,8 @@ class TestStops:
         agent, gate = self.hierarchy(calls)
         for event in run_agui(agent, TASK):
             if event.type.value == "SUBAGENT_STARTED":
+                assert gate.reached.wait(20)
                 break
-        assert gate.reached.wait(20)
         del event
         gc.collect()
         gate.go.set()
