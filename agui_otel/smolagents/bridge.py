@@ -14,6 +14,7 @@ from opentelemetry.trace import set_span_in_context
 from smolagents.agents import AgentError, AgentGenerationError
 
 from agui_otel.smolagents.frames import Call, Frame
+from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
 from agui_otel.smolagents.late import LateSpan
 from agui_otel.smolagents.values import answer_of, clean, described_each, shown, text_of
@@ -80,7 +81,8 @@ class Bridge:
         answer = answer_of(result)
         with self.lock:
             self.root.close_rest()
-            self.root.say(text_of(answer) or json.dumps(answer, ensure_ascii=False))
+            if answer is not None:
+                self.root.say(text_of(answer) or json.dumps(answer, ensure_ascii=False))
             self._end("RUN_FINISHED", threadId=self.thread_id, runId=self.run_id, result=answer)
 
     def fail(self, error: BaseException) -> None:
@@ -100,8 +102,8 @@ class Bridge:
                 self.root.is_open = False
                 self.left(self.root)
 
-    def begin_subagent(self, agent: Any, caller: Frame, task: Any, additional_args: Any) -> Invocation:
-        """An agent is run by another one, or by a tool."""
+    def begin_subagent(self, agent: Any, caller: Frame, task: Any, additional_args: Any) -> Invocation | None:
+        """An agent is run by another one, or by a tool; None where its caller has ended meanwhile."""
         above, call = caller.invocation, caller.call
         subagent = Invocation(self, agent, str(uuid4()), caller)
         extra = described_each(additional_args)
@@ -109,6 +111,8 @@ class Bridge:
         if extra is not None:
             metadata["smolagents"] = {"additionalArgs": extra}
         with self.lock:
+            if not above.is_open:
+                return None
             self._enter(subagent)
             subagent.emit(
                 "SUBAGENT_STARTED",
@@ -164,7 +168,7 @@ class Bridge:
             with _running_lock:
                 ours_alone = all(bridge is self for bridge in _running.get(id(agent), ()))
             if ours_alone:
-                agent.interrupt()
+                quietly(agent.interrupt)()
 
     def check(self, agent: Any) -> None:
         """Raises where a run that is to stop would go on."""

@@ -70,7 +70,7 @@ def _run(original: Method) -> Method:
     return run
 
 
-def _begin(frame: Frame, agent: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation:
+def _begin(frame: Frame, agent: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation | None:
     asked = frame.asked or Asked(argument("task", args, kwargs), argument("additional_args", args, kwargs))
     return frame.invocation.bridge.begin_subagent(agent, frame, asked.task, asked.additional_args)
 

@@ -16,6 +16,7 @@ from ag_ui.core import Event
 from smolagents import MultiStepAgent
 
 from agui_otel.smolagents import arun_agui, run_agui
+from agui_otel.smolagents.frames import FRAME
 from tests.support.agent_cases import CASES, Make, ask, search, web
 from tests.support.agent_trees import TASK, events_of, wire
 from tests.support.agents import Reply, answer, code, coder, tool_caller
@@ -169,6 +170,42 @@ class TestEnds:
             events[-1]["type"],
         )
         assert None is next(oracle.judge([events])).refused
+
+    def test_what_begins_after_the_end_is_not_told(self) -> None:
+        """A thread that a tool left behind runs an agent when the run is over, and one that was about to."""
+        over, done = threading.Event(), threading.Event()
+        helper = tool_caller("helper", answer("late"))
+
+        class LeavesThread(type(search)):  # type: ignore[misc]
+            name = "leave"
+
+            def forward(self, query: str) -> str:
+                from contextvars import copy_context
+
+                def later() -> None:
+                    frame = FRAME.get()
+                    assert over.wait(20)
+                    assert frame is not None
+                    assert None is frame.invocation.bridge.begin_subagent(helper, frame, query, None)
+                    assert "late" == helper.run(query)
+                    done.set()
+
+                threading.Thread(target=copy_context().run, args=(later,), daemon=True).start()
+                return "left"
+
+        agent = tool_caller("manager", [("leave", {"query": "x"})], answer("done"), tools=[LeavesThread()])
+        events = events_of(agent)
+        over.set()
+        assert done.wait(20)
+        assert ([], "RUN_FINISHED") == (
+            [event for event in events if event["type"] == "SUBAGENT_STARTED"],
+            events[-1]["type"],
+        )
+
+    def test_without_an_answer(self) -> None:
+        """None is no message."""
+        events = events_of(coder("manager", code("final_answer(None)")))
+        assert ("STEP_FINISHED", None) == (events[-2]["type"], events[-1].get("result"))
 
 
 class TestStops:
