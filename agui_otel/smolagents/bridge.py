@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
+from ag_ui.core import PROTOCOL_VERSION
 from opentelemetry.context import Context, get_current
 from opentelemetry.trace import set_span_in_context
 from smolagents.agents import AgentError, AgentGenerationError
@@ -19,8 +20,6 @@ from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
 from agui_otel.smolagents.late import LateSpan
 from agui_otel.smolagents.values import answer_of, clean, described_each, shown, text_of
 from agui_otel.tracing.session import Session
-
-PROTOCOL_VERSION = "1.0.0"
 
 Event = dict[str, Any]
 
@@ -52,6 +51,8 @@ class Bridge:
         self.thread_id = thread_id
         self.run_id = run_id
         self.session = session
+        self.pulled = False
+        """Whether the consumer of a stream is waiting for the next event."""
         self.root = Invocation(self, agent, None, None)
         self._sink = sink
         self._open: list[Invocation] = []
@@ -168,7 +169,7 @@ class Bridge:
             with _running_lock:
                 ours_alone = all(bridge is self for bridge in _running.get(id(agent), ()))
             if ours_alone:
-                quietly(agent.interrupt)()
+                quietly(agent.interrupt)
 
     def check(self, agent: Any) -> None:
         """Raises where a run that is to stop would go on."""
@@ -181,7 +182,7 @@ class Bridge:
             return None
         here = get_current()
         ident = call.id if call is not None else None
-        return set_span_in_context(LateSpan(self.session, here, invocation.id, ident), here)
+        return set_span_in_context(LateSpan(self.session, here, invocation.id, ident, lambda: self.pulled), here)
 
 
 def asking(task: Any, thread_id: str, run_id: str) -> Event:

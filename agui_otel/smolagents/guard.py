@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import ParamSpec, TypeVar
 
 from agui_otel.tracing.boundary import Boundary, tell
@@ -12,17 +11,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def quietly(observe: Callable[P, R]) -> Callable[P, R | None]:
-    """`observe`, which returns None where it fails. The first failure of its kind is logged."""
-
-    @wraps(observe)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> R | None:
-        try:
-            return observe(*args, **kwargs)
-        except Exception as error:
-            if Boundary.strict:
-                raise
-            tell("smolagents", error, "the agents are not affected, the stream may be incomplete.")
-            return None
-
-    return guarded
+def quietly(observe: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+    """What `observe` returns; None where it fails. The first failure of its kind is logged."""
+    try:
+        return observe(*args, **kwargs)
+    except Exception as error:
+        if Boundary.strict:
+            raise
+        tell("smolagents", error, "the agents are not affected, the stream may be incomplete.")
+        return None

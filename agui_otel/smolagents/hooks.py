@@ -52,19 +52,22 @@ def _run(original: Method) -> Method:
             root.awaited = False
             return original(self, *args, **kwargs)
         frame.invocation.bridge.check(self)
-        begin = quietly(partial(_begin, frame, self, args, kwargs))
+
+        def begin() -> Invocation | None:
+            return quietly(_begin, frame, self, args, kwargs)
+
         if argument("stream", args, kwargs):
             return _streamed(begin, original(self, *args, **kwargs))
         subagent = begin()
         if subagent is None:
             return original(self, *args, **kwargs)
-        with Within(Frame(subagent), quietly(subagent.bridge.context_of)(subagent)):
+        with Within(Frame(subagent), quietly(subagent.bridge.context_of, subagent)):
             try:
                 result = original(self, *args, **kwargs)
             except BaseException as error:
-                quietly(_fail)(subagent, error)
+                quietly(_fail, subagent, error)
                 raise
-        quietly(subagent.finish)(result)
+        quietly(subagent.finish, result)
         return result
 
     return run
@@ -93,9 +96,9 @@ def _streamed(begin: Callable[[], Invocation | None], source: Source) -> Source:
     try:
         returned = yield from follow(source, lambda: Within(Frame(subagent)), see)
     except BaseException as error:
-        quietly(_fail)(subagent, error)
+        quietly(_fail, subagent, error)
         raise
-    quietly(subagent.finish)(last[0])
+    quietly(subagent.finish, last[0])
     return returned
 
 
@@ -119,7 +122,7 @@ def _step_stream(kind: type[ActionStep], original: Method) -> Method:
         if frame is None or frame.invocation.agent is not self:
             return source
         frame.invocation.bridge.check(self)
-        step = quietly(kind)(frame.invocation, memory_step)
+        step = quietly(kind, frame.invocation, memory_step)
         return step.watch(source) if step is not None else source
 
     return step_stream
@@ -133,7 +136,7 @@ def _generate_planning_step(original: Method) -> Method:
         if frame is None or frame.invocation.agent is not self:
             return source
         frame.invocation.bridge.check(self)
-        step = quietly(PlanningStep)(frame.invocation)
+        step = quietly(PlanningStep, frame.invocation)
         return step.watch(source) if step is not None else source
 
     return generate_planning_step
@@ -146,10 +149,10 @@ def _provide_final_answer(original: Method) -> Method:
         if frame is None or frame.invocation.agent is not self:
             return original(self, *args, **kwargs)
         frame.invocation.bridge.check(self)
-        step = quietly(FinalStep)(frame.invocation)
+        step = quietly(FinalStep, frame.invocation)
         message = original(self, *args, **kwargs)
         if step is not None:
-            quietly(step.answered)(message)
+            quietly(step.answered, message)
         return message
 
     return provide_final_answer
@@ -160,7 +163,7 @@ def _finalize_step(original: Method) -> Method:
     def finalize_step(self: Any, memory_step: Any, *args: Any, **kwargs: Any) -> Any:
         frame = current()
         if frame is not None and frame.invocation.agent is self:
-            quietly(end_step)(frame.invocation, memory_step)
+            quietly(end_step, frame.invocation, memory_step)
         return original(self, memory_step, *args, **kwargs)
 
     return finalize_step
@@ -170,7 +173,7 @@ def _execute_tool_call(original: Method) -> Method:
     @wraps(original)
     def execute_tool_call(self: Any, tool_name: Any, arguments: Any, *args: Any, **kwargs: Any) -> Any:
         frame = current()
-        call = quietly(frame.invocation.claim)(tool_name, arguments) if frame is not None else None
+        call = quietly(frame.invocation.claim, tool_name, arguments) if frame is not None else None
         if frame is None or call is None:
             return original(self, tool_name, arguments, *args, **kwargs)
         entered = Frame(frame.invocation, call, call.message_id, fresh=True)
@@ -183,13 +186,13 @@ def _answered(entered: Frame, work: Callable[[], Any]) -> Any:
     """What `work`, which is the frame's call, returns; its return or exception is the call's result."""
     invocation, call = entered.invocation, entered.call
     assert call is not None
-    with Within(entered, quietly(invocation.bridge.context_of)(invocation, call)):
+    with Within(entered, quietly(invocation.bridge.context_of, invocation, call)):
         try:
             result = work()
         except BaseException as error:
-            quietly(invocation.answer_failure)(call, error)
+            quietly(invocation.answer_failure, call, error)
             raise
-    quietly(lambda: invocation.answer(call, result_text(result)))()
+    quietly(lambda: invocation.answer(call, result_text(result)))
     return result
 
 
@@ -202,7 +205,7 @@ def _tool_call(original: Method) -> Method:
         if frame.fresh and frame.call is not None and frame.call.name == self.name:
             with Within(replace(frame, fresh=False)):
                 return original(self, *args, **kwargs)
-        call = quietly(_called_inside)(frame, self, args, kwargs)
+        call = quietly(_called_inside, frame, self, args, kwargs)
         if call is None:
             return original(self, *args, **kwargs)
         entered = Frame(frame.invocation, call, frame.message_id)

@@ -8,6 +8,7 @@ agent works is a stand-in, which looks for the real span when it is first asked.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from opentelemetry.context import Context
@@ -16,17 +17,30 @@ from opentelemetry.trace import Span, SpanContext, get_current_span
 from agui_otel.tracing.session import Session
 
 PATIENCE = 0.1
-"""Seconds that the first question may wait for the consumer. Nobody asks unless another instrumentation traces."""
+"""Seconds that the first question may wait for a consumer that is busy with what it got. Nobody asks unless another
+instrumentation traces.
+"""
+MOST_PATIENCE = 2.0
+"""Seconds that it may wait for one that waits for events itself: then it is a matter of which thread runs."""
 
 
 class LateSpan(Span):
-    """The span of a subagent, or of one of its tool calls, once `session` has made it; before, that of `context`."""
+    """The span of a subagent, or of one of its tool calls, once `session` has made it; before, that of `context`.
+
+    `pulled`: whether whoever traces is waiting for the next event.
+    """
 
     def __init__(
-        self, session: Session, context: Context, subagent_run_id: str | None, tool_call_id: str | None
+        self,
+        session: Session,
+        context: Context,
+        subagent_run_id: str | None,
+        tool_call_id: str | None,
+        pulled: Callable[[], bool],
     ) -> None:
         self._session = session
         self._context = context
+        self._pulled = pulled
         self._names = (subagent_run_id, tool_call_id)
         self._span: Span | None = None
         self._waited = False
@@ -34,12 +48,13 @@ class LateSpan(Span):
     def _real(self) -> Span:
         if self._span is not None:
             return self._span
-        until = time.monotonic() + (0 if self._waited else PATIENCE)
+        began = time.monotonic()
         while True:
             self._span = self._session.span_of(*self._names)
             if self._span is not None:
                 return self._span
-            if time.monotonic() >= until:
+            waited = time.monotonic() - began
+            if self._waited or waited >= MOST_PATIENCE or (waited >= PATIENCE and not self._pulled()):
                 self._waited = True
                 return get_current_span(self._context)
             time.sleep(0.001)

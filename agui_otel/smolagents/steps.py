@@ -55,14 +55,14 @@ class Step:
     def watch(self, source: Source) -> Source:
         """The step's generator, watched."""
         try:
-            return (yield from follow(source, lambda: Within(self.frame()), quietly(self.see)))
+            return (yield from follow(source, lambda: Within(self.frame()), lambda item: quietly(self.see, item)))
         except GeneratorExit:
             raise
         except BaseException as error:
             self._error = error
             raise
         finally:
-            quietly(self.settle)()
+            quietly(self.settle)
 
     def frame(self) -> Frame:
         """What is current while the step's own code runs."""

@@ -84,7 +84,12 @@ def _pulled(
     queue: SimpleQueue[Event | None] = SimpleQueue()
     bridge = _start(queue.put, agent, task, thread_id, run_id, run_kwargs)
     try:
-        while (event := queue.get()) is not None:
+        while True:
+            bridge.pulled = True
+            event = queue.get()
+            bridge.pulled = False
+            if event is None:
+                return
             yield event
     except BaseException:
         bridge.stop()
@@ -103,7 +108,12 @@ async def _awaited(
 
     bridge = _start(put, agent, task, thread_id, run_id, run_kwargs)
     try:
-        while (event := await queue.get()) is not None:
+        while True:
+            bridge.pulled = True
+            event = await queue.get()
+            bridge.pulled = False
+            if event is None:
+                return
             yield event
     except BaseException:
         bridge.stop()
@@ -145,15 +155,15 @@ def _session(agent: Any) -> Session | None:
 
 def _work(bridge: Bridge, put: Put, agent: Any, task: str, run_kwargs: Any) -> None:
     try:
-        quietly(bridge.begin)(task, run_kwargs.get("additional_args"))
+        quietly(bridge.begin, task, run_kwargs.get("additional_args"))
         try:
-            with hooks.held(), Within(Frame(bridge.root), quietly(bridge.context_of)(bridge.root)):
+            with hooks.held(), Within(Frame(bridge.root), quietly(bridge.context_of, bridge.root)):
                 result = agent.run(task, **run_kwargs)
         except BaseException as error:  # noqa: BLE001 - whatever ends the agent ends the stream
-            quietly(bridge.fail)(error)
+            quietly(bridge.fail, error)
         else:
-            quietly(bridge.finish)(result)
+            quietly(bridge.finish, result)
         if bridge.root.is_open:
-            quietly(bridge.fail)(RuntimeError("the end of the run could not be told"))
+            quietly(bridge.fail, RuntimeError("the end of the run could not be told"))
     finally:
         put(None)

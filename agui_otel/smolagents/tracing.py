@@ -84,7 +84,10 @@ class SmolagentsTracing:
 
     def _run(self, original: Method, agent: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """`MultiStepAgent.run` of an agent that nobody else runs."""
-        begin = quietly(partial(self._traced, agent, args, kwargs))
+
+        def begin() -> TracedRun | None:
+            return quietly(self._traced, agent, args, kwargs)
+
         if argument("stream", args, kwargs):
             return _streamed(begin, partial(original, agent, *args, **kwargs))
         run = begin()
@@ -94,9 +97,9 @@ class SmolagentsTracing:
             with Surroundings(run):
                 result = original(agent, *args, **kwargs)
         except BaseException as error:
-            quietly(run.failed)(error)
+            quietly(run.failed, error)
             raise
-        quietly(run.returned)(result)
+        quietly(run.returned, result)
         return result
 
     def _traced(self, agent: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> TracedRun | None:
@@ -183,10 +186,10 @@ def _streamed(begin: Callable[[], TracedRun | None], call: Callable[[], Source])
         with around:
             source = call()
     except BaseException as error:
-        quietly(run.failed)(error)
+        quietly(run.failed, error)
         raise
     steps = _steps(run, around, source)
-    weakref.finalize(steps, quietly(run.left), GeneratorExit())
+    weakref.finalize(steps, quietly, run.left, GeneratorExit())
     return steps
 
 
@@ -201,7 +204,7 @@ def _steps(run: TracedRun, around: Surroundings, source: Source) -> Source:
         returned = yield from follow(source, lambda: around, see)
     except BaseException as error:
         closed = isinstance(error, GeneratorExit) or isinstance(error.__context__, GeneratorExit)
-        quietly(run.left if closed else run.failed)(error)
+        quietly(run.left if closed else run.failed, error)
         raise
-    quietly(run.returned)(last[0])
+    quietly(run.returned, last[0])
     return returned

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from opentelemetry.context import get_current
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import get_current_span, get_tracer
+from opentelemetry.trace import StatusCode, get_current_span, get_tracer
 from smolagents import AgentError, MultiStepAgent
 
-from agui_otel import Settings
+from agui_otel import Settings, trace_events
 from agui_otel.errors import ConfigurationError
 from agui_otel.smolagents import SmolagentsTracing, run_agui, trace_smolagents
 from agui_otel.smolagents.frames import FRAME
@@ -262,8 +262,6 @@ class TestInside:
 
     def test_in_a_streams_worker_too(self, captured: Captured) -> None:
         """`trace_events(run_agui(...))`: the thread that works is not the one that traces."""
-        from agui_otel import trace_events
-
         tracer = get_tracer("host", tracer_provider=captured.tracer_provider)
 
         def thinking(reply: Any) -> Any:
@@ -308,3 +306,56 @@ class TestMany:
             span_tree(spans, attributes=ATTRIBUTES, event_attributes=EVENT_ATTRIBUTES) for spans in traces.values()
         )
         assert expected == Counter(f"{text}\n" for text in trees)
+
+
+class TestLate:
+    """The stand-in for a span that the consumer of a stream has not made yet."""
+
+    def test_a_consumer_that_does_not_pull(self, captured: Captured) -> None:
+        """The agent goes on, and what another instrumentation does meanwhile hangs under the run that was current."""
+        tracer, thought = get_tracer("host", tracer_provider=captured.tracer_provider), threading.Event()
+
+        def thinking() -> Any:
+            with tracer.start_as_current_span("think"):
+                thought.set()
+                return answer("ok")
+
+        manager = tool_caller("manager", thinking)
+        with tracer.start_as_current_span("host") as host:
+            events = trace_events(run_agui(manager, TASK), tracer_provider=captured.tracer_provider)
+            assert "RUN_STARTED" == next(events).type.value
+            assert thought.wait(20)
+            list(events)
+        (think,) = (span for span in captured.spans if span.name == "think")
+        assert think.parent is not None
+        by_id = {span.context.span_id: span.name for span in captured.spans if span.context is not None}
+        assert "invoke_agent manager" == by_id[think.parent.span_id]
+        assert host.get_span_context().trace_id == think.parent.trace_id
+
+    def test_what_it_passes_on(self, captured: Captured) -> None:
+        """Attributes and events reach the real span; its name, its status and its end are not the host's."""
+
+        class Marks(type(search)):  # type: ignore[misc]
+            name = "mark"
+
+            def forward(self, query: str) -> str:
+                span = get_current_span()
+                assert span.is_recording()
+                span.set_attribute("mine", query)
+                span.set_attributes({"also": 1})
+                span.add_event("noted")
+                span.update_name("another")
+                span.set_status(StatusCode.ERROR)
+                span.end()
+                return query
+
+        agent = tool_caller("manager", [("mark", {"query": "x"})], answer("ok"), tools=[Marks()])
+        with trace_smolagents(tracer_provider=captured.tracer_provider):
+            agent.run(TASK)
+        (call,) = (span for span in captured.spans if span.name == "execute_tool mark")
+        assert ("x", 1, ["noted"], "UNSET") == (
+            (call.attributes or {})["mine"],
+            (call.attributes or {})["also"],
+            [event.name for event in call.events],
+            call.status.status_code.name,
+        )
