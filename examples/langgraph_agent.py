@@ -89,8 +89,13 @@ def _chunks(reply: AIMessage) -> Iterator[ChatGenerationChunk]:
     for word in str(reply.content).split():
         yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
     for index, call in enumerate(reply.tool_calls):
-        piece = {"index": index, "id": call["id"], "name": call["name"], "args": json.dumps(call["args"])}
-        yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
+        opening = {"index": index, "id": call["id"], "name": call["name"], "args": ""}
+        arguments = {"index": index, "id": None, "name": None, "args": json.dumps(call["args"])}
+        for piece in (opening, arguments):
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=[piece]))
+    tokens = len(str(reply.content).split()) + len(reply.tool_calls)
+    usage = {"input_tokens": 10, "output_tokens": tokens, "total_tokens": 10 + tokens}
+    yield ChatGenerationChunk(message=AIMessageChunk(content="", usage_metadata=usage))
 
 
 @tool

@@ -21,21 +21,22 @@ ensure_system_packages() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# ensure_environment EXTRA: nothing is done while pyproject.toml is what it was at the last time.
+# ensure_environment EXTRA [CONSTRAINTS]: nothing is done while pyproject.toml and the constraints are what they were.
 ensure_environment() {
-    local extra=$1 stamp=".venv/agui-otel-$1.installed"
+    local extra=$1 stamp=".venv/agui-otel-$1.installed" constraints=() uv
+    [ -z "${2:-}" ] || constraints=(-c "$2")
     if [ ! -x .venv/bin/python ]; then
         python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { say "Python 3.10 or newer is needed."; exit 2; }
         if command -v uv >/dev/null; then uv venv -q --python python3 .venv; else python3 -m venv .venv; fi
     fi
-    if cmp -s pyproject.toml "$stamp" && .venv/bin/python -c 'import agui_otel' 2>/dev/null; then
+    if cat pyproject.toml "${@:2}" | cmp -s - "$stamp" && .venv/bin/python -c 'import agui_otel' 2>/dev/null; then
         return 0
     fi
     say "Installing agui-otel[$extra] into .venv; the first time this takes a few minutes and about 1 GB (Phoenix) …"
-    if command -v uv >/dev/null; then
-        uv pip install -q --python .venv/bin/python -e ".[$extra]"
+    if uv=$(command -v uv || command -v .venv/bin/uv); then
+        "$uv" pip install -q --python .venv/bin/python "${constraints[@]}" -e ".[$extra]"
     else
-        .venv/bin/python -m pip install -q --disable-pip-version-check -e ".[$extra]"
+        .venv/bin/python -m pip install -q --disable-pip-version-check "${constraints[@]}" -e ".[$extra]"
     fi
-    cp pyproject.toml "$stamp"
+    cat pyproject.toml "${@:2}" >"$stamp"
 }

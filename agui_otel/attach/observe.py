@@ -13,7 +13,7 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from agui_otel.config import Settings, checked
-from agui_otel.exporting import Handle, current_handle, handle_for
+from agui_otel.exporting import Handle, current_handle, handle_for, nobody_provides
 from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import Presence, session_in
@@ -129,7 +129,9 @@ def start(
 def _resolved(how: Observer) -> Observer:
     """`how` with the providers of `setup`, where it has none of its own; a session takes the global ones else."""
     handle = handle_of(how)
-    if handle is None or not handle.exports_to_phoenix:
+    if handle is None and how.tracer_provider is None and nobody_provides():
+        _say_that_it_goes_nowhere()
+    elif handle is None or not handle.exports_to_phoenix:
         say_what_is_left_out(how.settings)
     if handle is None:
         return how
@@ -152,6 +154,14 @@ def _say_once() -> None:
     _logger.info(
         "agui-otel exports names, ids, counts and times, and no content (texts, arguments, results); "
         "AGUI_OTEL_CAPTURE=full adds it, AGUI_OTEL_CAPTURE=metadata silences this line"
+    )
+
+
+@lru_cache(maxsize=1)
+def _say_that_it_goes_nowhere() -> None:
+    _logger.warning(
+        "agui-otel: spans and metrics go nowhere, because this process has no OpenTelemetry provider yet; call "
+        "agui_otel.setup() when it starts, or set OpenTelemetry up (AGUI_OTEL_DISABLED=true silences this line)"
     )
 
 

@@ -24,7 +24,7 @@ from agui_otel.tracing import semconv
 _SECONDS = 120.0
 _LARGEST = 64 * 1024 * 1024
 _CHUNK = 64 * 1024
-_SWITCH = 'With ag-ui-langgraph, subagents are named with subagent_visibility="attributed".'
+_SWITCH = 'Of the frameworks that docs/ways-in.md lists, ag-ui-langgraph does, with subagent_visibility="attributed"'
 
 
 def ask(url: str, text: str) -> list[str]:

@@ -110,10 +110,18 @@ def _refuse_what_is_taken(*, measured: bool) -> None:
         )
 
 
+def nobody_provides() -> bool:
+    """Whether this process's global providers, of traces and of metrics, are the API's own, which do nothing."""
+    return all(map(_is_placeholder, (trace_api.get_tracer_provider(), metrics_api.get_meter_provider())))
+
+
 def _is_the_hosts(provider: object) -> bool:
     """Whether somebody else set this global provider: it is neither ours nor the API's own placeholder."""
-    placeholder = type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
-    return not placeholder and provider not in _published
+    return not _is_placeholder(provider) and provider not in _published
+
+
+def _is_placeholder(provider: object) -> bool:
+    return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
 def _publish(handle: Handle) -> None:

@@ -272,7 +272,7 @@ def test_an_application_that_cannot_be_imported(command: Command) -> None:
     assert expected == verdict(command("doctor", "--app", "no_such_server:app"))
 
 
-SWITCH = 'With ag-ui-langgraph, subagents are named with subagent_visibility="attributed".'
+SWITCH = 'Of the frameworks that docs/ways-in.md lists, ag-ui-langgraph does, with subagent_visibility="attributed"'
 TURN = "a session will show the turn: the question and the answer"
 
 

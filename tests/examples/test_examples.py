@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import Request, urlopen
+
+import pytest
 
 from scripts.doc_outputs import environment
+from tests.support.commands import ROOT, serving
+from tests.support.frameworks import scripts_of
 from tests.support.receivers import http_receiver
+from tests.support.servers import ask
 
-ROOT = Path(__file__).parents[2]
 DURATION = re.compile(r"\d+(?:\.\d+)? m?s\b")
 
 
-def run(example: str, *arguments: str) -> str:
+def run(example: str, *arguments: str, python: str | Path = sys.executable) -> str:
     """What an example prints, with its durations taken out."""
     kept = {name: value for name, value in environment().items() if not name.startswith("OTEL_")}
     ended = subprocess.run(
-        [sys.executable, f"examples/{example}", *arguments],
+        [str(python), f"examples/{example}", *arguments],
         cwd=ROOT,
         env=kept,
         capture_output=True,
@@ -123,33 +122,31 @@ def test_a_team_of_smolagents_sends_its_trace() -> None:
 
 def test_the_server_streams_its_events_and_traces_them() -> None:
     """A request is answered with the agent's events, and its run arrives at the receiver when the server stops."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "examples.fastapi_server:app", "--port", str(port)]
-    with http_receiver() as received:
-        exporting = {**environment(), "OTEL_EXPORTER_OTLP_ENDPOINT": received.url, "OTEL_TRACES_EXPORTER": "otlp"}
-        server = subprocess.Popen(command, cwd=ROOT, env=exporting, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        try:
-            body = json.dumps({"threadId": "thread-1", "runId": "run-1", "messages": []}).encode()
-            answer = post(f"http://127.0.0.1:{port}/agent", body)
-        finally:
-            server.send_signal(signal.SIGTERM)
-            server.communicate(timeout=30)
-    events = [json.loads(line.removeprefix("data: "))["type"] for line in answer.splitlines() if line]
+    command = [sys.executable, "-m", "uvicorn", "examples.fastapi_server:app"]
+    with serving(command, OTEL_EXPORTER_OTLP_ENDPOINT="{receiver}") as server:
+        answer = ask(server.port, {"threadId": "thread-1", "runId": "run-1", "messages": []})
+    events = [json.loads(line.removeprefix("data: "))["type"] for line in answer.body.decode().splitlines() if line]
     assert ["RUN_STARTED", "TOOL_CALL_CHUNK", "TOOL_CALL_RESULT", "TEXT_MESSAGE_CHUNK", "RUN_FINISHED"] == events
-    spans = received.span_names()
+    spans = server.received.span_names()
     assert {"invoke_agent weather", "execute_tool forecast", "message assistant"} <= set(spans)
 
 
-def post(url: str, body: bytes, patience: float = 30.0) -> str:
-    """What a server answers, once it is up."""
-    until = time.monotonic() + patience
-    while True:
-        try:
-            with urlopen(Request(url, body, {"content-type": "application/json"}), timeout=10) as answer:
-                return str(answer.read(), "utf-8")
-        except URLError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
+@pytest.mark.slow
+def test_langgraph_shows_its_tree() -> None:
+    """Two researchers at work at once, each under the call that dispatched it; no step is a span."""
+    below = (
+        "│  └─ invoke_agent researcher  success  …, first chunk …\n"
+        "│     ├─ execute_tool search  success  …\n"
+        "│     └─ message assistant  …, first chunk …, 4 chunks / 19 characters\n"
+    )
+    assert run("langgraph_agent.py", python=scripts_of("langgraph") / "python") == (
+        "invoke_agent supervisor  success  …, first chunk …\n"
+        f"├─ execute_tool task  success  …\n{below}"
+        f"├─ execute_tool task  success  …\n{below}"
+        "├─ · state 1, snapshot by the run's own agent: /messages, /files\n"
+        "├─ · snapshot of 2 messages\n"
+        "├─ message assistant  …, first chunk …, 5 chunks / 24 characters\n"
+        "├─ · state 2, snapshot by the run's own agent: /messages\n"
+        "├─ · snapshot of 11 messages\n"
+        "└─ usage  60 tokens in, 17 tokens out\n"
+    )

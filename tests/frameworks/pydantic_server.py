@@ -1,4 +1,4 @@
-"""A pydantic-ai agent behind its own AG-UI adapter: `traced` with the middleware, `app` without a line of ours."""
+"""A pydantic-ai agent behind its own AG-UI adapter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-
-from agui_otel import TracingMiddleware, setup
 
 agent = Agent(TestModel(custom_output_text="The moon moves the sea."), name="planner")
 
@@ -23,14 +21,7 @@ def search(query: str) -> str:
 
 async def answer(request: Request) -> Response:
     """What pydantic-ai's documentation has for Starlette."""
-    return await AGUIAdapter.dispatch_request(request, agent=agent)
+    return await AGUIAdapter.dispatch_request(request, agent=agent, include_usage=True)
 
 
 app = Starlette(routes=[Route("/agent", answer, methods=["POST"])])
-
-
-def traced() -> Starlette:
-    """The same application with the middleware, exporting where the environment says."""
-    setup()
-    app.add_middleware(TracingMiddleware, agent_name="planner")
-    return app

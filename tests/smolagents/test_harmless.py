@@ -1,4 +1,4 @@
-"""Whatever fails in the bridge, the agents do what they do without it (trace model: three promises)."""
+"""Whatever fails in the bridge, the agents do what they do without it."""
 
 from __future__ import annotations
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -19,6 +20,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 @dataclass
@@ -42,6 +45,16 @@ class Received:
             for span in scope.spans
         ]
 
+    def spans(self) -> list[dict[str, Any]]:
+        """All spans as `ReadableSpan.to_json()` has them, and with the name of their `scope`, in order of arrival."""
+        return [
+            {**_as_json(span), "scope": scope.scope.name}
+            for request in self.traces
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        ]
+
     def resource(self) -> dict[str, str]:
         """The resource attributes of the first trace request."""
         attributes = self.traces[0].resource_spans[0].resource.attributes
@@ -56,6 +69,48 @@ class Received:
                     for point in metric.sum.data_points if metric.name == name else ():
                         latest[point.attributes[0].value.string_value] = point.as_int
         return latest
+
+
+def _as_json(span: Span) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "context": {"trace_id": span.trace_id.hex(), "span_id": span.span_id.hex()},
+        "parent_id": span.parent_span_id.hex() or None,
+        "start_time": _iso(span.start_time_unix_nano),
+        "end_time": _iso(span.end_time_unix_nano),
+        "status": {"status_code": ("UNSET", "OK", "ERROR")[span.status.code], "description": span.status.message},
+        "attributes": _attributes(span.attributes),
+        "events": [
+            {
+                "name": event.name,
+                "timestamp": _iso(event.time_unix_nano),
+                "attributes": _attributes(event.attributes),
+            }
+            for event in span.events
+        ],
+        "links": [
+            {
+                "context": {"trace_id": link.trace_id.hex(), "span_id": link.span_id.hex()},
+                "attributes": _attributes(link.attributes),
+            }
+            for link in span.links
+        ],
+    }
+
+
+def _iso(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, timezone.utc).isoformat()
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(item) for item in value.array_value.values]
+    return getattr(value, kind) if kind is not None else None
 
 
 @contextmanager
