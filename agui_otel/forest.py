@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -61,14 +61,16 @@ class Node:
             pending.extend(reversed(node.children))
 
 
-AnySpan = ReadableSpan | Mapping[str, Any]
+AnySpan = ReadableSpan | Mapping[str, Any] | Node
 
 
 def read_span(span: AnySpan) -> Node:
-    """Read one finished span, alone.
+    """Read one span, alone; the `end` of one that has not ended is 0.
 
-    A mapping is the parsed form of `ReadableSpan.to_json()`, or a span of Phoenix's REST API.
+    A mapping is the parsed form of `ReadableSpan.to_json()`, or a span of Phoenix's REST API; a node is copied.
     """
+    if isinstance(span, Node):
+        return replace(span, children=[])
     return _from_json(span) if isinstance(span, Mapping) else _from_sdk(span)
 
 

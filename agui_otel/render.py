@@ -47,7 +47,7 @@ Names = dict[tuple[str, str], str]
 
 
 def render_text(spans: Iterable[AnySpan], *, known: Iterable[AnySpan] = ()) -> str:
-    """Render finished spans as trees of plain text, one line each, without a line end at the end.
+    """Render spans as trees of plain text, one line each, without a line end at the end.
 
     `known` are other spans that links may lead to: they give the names.
     """
@@ -69,7 +69,7 @@ def render_text(spans: Iterable[AnySpan], *, known: Iterable[AnySpan] = ()) -> s
 
 
 def render_rich(spans: Iterable[AnySpan], *, known: Iterable[AnySpan] = ()) -> list[Tree]:
-    """Render finished spans as rich trees, one a root: errors red, what waits yellow. Like `render_text`."""
+    """Render spans as rich trees, one a root: errors red, what waits yellow. Like `render_text`."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -132,6 +132,8 @@ def _title(node: Node) -> Line:
     if failed:
         reason = node.description or attributes.get(s.ERROR_TYPE) or ""
         line.append(Piece(f"  {'' if outcome else 'ERROR '}{_short(reason)}", "red"))
+    if not node.end:
+        line.append(Piece("  running", "cyan"))
     lasted = [duration(node.end - node.start)] if node.end > node.start else []
     facts = ", ".join((*lasted, *_facts(attributes)))
     return [*line, Piece(f"  {facts}", "dim")] if facts else line

@@ -1,8 +1,8 @@
-"""Make the pictures of the documentation: the demonstration, and smolagents, as Phoenix shows them.
+"""Make the pictures of the documentation: the demonstration, the alert of its failure, and smolagents, in Phoenix.
 
-    python scripts/screenshots.py [demo] [smolagents]     # all where none is named
+    python scripts/screenshots.py [demonstration] [alert] [smolagents]     # all where none is named
 
-Needs the test extra and Chromium; look at what it made before committing it.
+Needs the test extra, Chromium, Prometheus, Alertmanager and the collector; look at what it made before committing it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -18,7 +19,9 @@ sys.path.insert(0, str(ROOT))
 from agui_otel.cli.demo import PROJECT  # noqa: E402
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
 from scripts.compare_smolagents import OURS, ROWS, THEIRS  # noqa: E402
+from tests.support import monitoring  # noqa: E402
 from tests.support.browser import browser_page  # noqa: E402
+from tests.support.pipeline import Pipeline, demonstrate, pipeline, service  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 
@@ -26,12 +29,12 @@ IMAGES = ROOT / "docs" / "images"
 def main(wanted: list[str]) -> None:
     """Make the pictures that are wanted."""
     IMAGES.mkdir(exist_ok=True)
-    for name, make in {"demo": demonstration, "smolagents": smolagents}.items():
+    for name, make in PICTURES.items():
         if not wanted or name in wanted:
             make()
 
 
-def smolagents() -> None:
+def picture_smolagents() -> None:
     """Run two parallel agents, one of which fails, and take a picture of what each tracer has of it."""
     number = next(str(number) for number, row in enumerate(ROWS) if row.case == "fails_in_parallel")
     with tempfile.TemporaryDirectory() as directory, EmbeddedPhoenix(Path(directory)) as server:
@@ -49,7 +52,7 @@ def smolagents() -> None:
                 page.screenshot(path=IMAGES / picture)
 
 
-def demonstration() -> None:
+def picture_demonstration() -> None:
     """Run the demonstration once, and take a picture of its first trace and of its session."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "agui_otel.cli.main", "demo", "--once", "--dir", directory]
@@ -67,6 +70,26 @@ def demonstration() -> None:
             page.wait_for_timeout(1500)
             page.screenshot(path=IMAGES / "phoenix-session.png")
 
+
+def picture_alert() -> None:
+    """Let the demonstration's subagent fail behind a collector; where the page's link leads."""
+    with tempfile.TemporaryDirectory() as directory, pipeline(Path(directory)) as running:
+        with service("travel", running.collector) as handle:
+            demonstrate(handle)
+        alert = monitoring.wait_for("the page", lambda: _page(running))
+        with browser_page(height=700) as page:
+            page.goto(alert["annotations"]["phoenix_url"])
+            page.locator("table a").first.wait_for()
+            page.wait_for_timeout(1500)
+            page.screenshot(path=IMAGES / "alert-phoenix.png")
+
+
+def _page(running: Pipeline) -> dict[str, Any] | None:
+    found = [alert for alert in running.webhook.alerts("/page", "firing") if alert["labels"]["service"] == "travel"]
+    return found[0] if found else None
+
+
+PICTURES = {"demonstration": picture_demonstration, "alert": picture_alert, "smolagents": picture_smolagents}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

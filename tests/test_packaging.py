@@ -27,6 +27,7 @@ HEAVY = {
     "fastapi",
     "grpc",
     "opentelemetry.sdk",
+    "httpcore2",
     "httpx",
     "phoenix",
     "requests",

@@ -83,7 +83,7 @@ class TracingMiddleware:
         chosen = None if paths is None else [paths] if isinstance(paths, str) else list(paths)
         self._covers = _matcher(chosen)
         self._context = current_context()
-        self._open: dict[Exchange, object] = {}
+        self._open: dict[_Responder, object] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -111,7 +111,7 @@ class TracingMiddleware:
             if body is not None:
                 exchange.ask(body)
         scope[_KEY] = exchange
-        self._open[exchange] = scope.get("app")
+        self._open[responder] = scope.get("app")
         token = attach(exchange.surround())
         try:
             await app(scope, responder.receive, responder.send)
@@ -121,7 +121,7 @@ class TracingMiddleware:
         else:
             responder.end("exhausted")
         finally:
-            self._open.pop(exchange, None)
+            self._open.pop(responder, None)
             scope.pop(_KEY, None)
             _leave(detach, token)
 
@@ -134,9 +134,9 @@ class TracingMiddleware:
 
         async def flush_then_send(message: Message) -> None:
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
-                for exchange, owner in list(self._open.items()):
+                for responder, owner in list(self._open.items()):
                     if owner is served:
-                        exchange.end("cancelled")
+                        responder.end("cancelled")
                 flush(self._how, FLUSH_SECONDS)
             await send(message)
 
@@ -146,7 +146,7 @@ class TracingMiddleware:
 class _Responder:
     """What stands between one request's application and its server."""
 
-    __slots__ = ("_clock", "_exchange", "_receive", "_response_header", "_send", "_unheard", "_unread")
+    __slots__ = ("_clock", "_exchange", "_receive", "_response_header", "_send", "_unread")
 
     def __init__(self, exchange: Exchange, receive: Receive, send: Send, *, response_header: bool) -> None:
         self._exchange = exchange
@@ -155,7 +155,6 @@ class _Responder:
         self._send = send
         self._response_header = response_header
         self._unread: deque[Message | Exception] = deque()  # read ahead, not yet handed on
-        self._unheard: deque[tuple[bytes, int]] = deque()  # handed to the server, not yet looked at
 
     async def read_ahead(self, headers: Headers, limit: int) -> bytes | None:
         """The request's body, which stays to be read; None where it is too large, or clearly no JSON object.
@@ -207,7 +206,7 @@ class _Responder:
         if kind == "http.response.body":
             body = message.get("body", b"")
             if body:
-                self._unheard.append((bytes(body), self._clock()))
+                exchange.take(bytes(body), self._clock())
             last = not message.get("more_body", False)
         elif kind == "http.response.start":
             message = self._start(message)
@@ -221,11 +220,10 @@ class _Responder:
         if last:
             self.end("exhausted")
         else:
-            self._listen()
+            exchange.listen()
 
     def end(self, reason: Reason, error: BaseException | None = None) -> None:
         """The exchange ended, unless it had before."""
-        self._listen()
         self._exchange.end(reason, error)
 
     def _start(self, message: Message) -> Message:
@@ -235,11 +233,6 @@ class _Responder:
             message = message if told is None else {**message, "headers": told}
         self._exchange.answer(status, headers)
         return message
-
-    def _listen(self) -> None:
-        unheard = self._unheard
-        while unheard:
-            self._exchange.take(*unheard.popleft())
 
 
 def _may_be_an_object(parts: list[bytes]) -> bool:

@@ -48,6 +48,11 @@ MAX_UNDECIDED = 16
 """Payloads of a response that are looked at before it is taken to be no AG-UI stream."""
 
 
+MAX_WAITING = 16
+MAX_WAIT_NS = 250_000_000
+"""Deltas that wait to be read together, and how much older than the newest the first may be."""
+
+
 class Decoder(Protocol):
     """Bytes to payloads, incrementally."""
 
@@ -117,6 +122,7 @@ class Exchange:
         self._decoder: Decoder | None = None
         self._decompressor: Decompressor | None = None
         self._held: list[Payload] | None = []
+        self._waiting: list[tuple[bytes, int]] = []
         self._answered_at = 0
         self.ended = False
         """Whether nothing more is wanted: the run has ended, or there is none to be observed."""
@@ -182,21 +188,28 @@ class Exchange:
             self._give_up("response", error)
 
     def take(self, chunk: bytes, at_ns: int) -> None:
-        """Take the next bytes of the response's body, which were there at `at_ns`."""
-        decoder = self._decoder
-        if self.ended or decoder is None or not chunk:
-            return
-        try:
-            if self._decompressor is None:
-                self._hear(decoder.feed(chunk), at_ns)
-            else:
-                for part in self._decompressor.feed(chunk):
-                    self._hear([part] if isinstance(part, Unreadable) else decoder.feed(part), at_ns)
-        except Exception as error:  # noqa: BLE001 - the boundary
-            self._give_up("response", error)
+        """Take the next bytes of the response's body, which were there at `at_ns`; `listen` reads them, or the end."""
+        if self._decoder is not None:
+            self._waiting.append((chunk, at_ns))
+
+    def listen(self) -> None:
+        """Read what was taken, once it has been passed on.
+
+        A delta waits for others: it only adds to what is open, and to read several at once costs half.
+        """
+        waiting = self._waiting
+        if waiting and (
+            self._held is not None
+            or len(waiting) >= MAX_WAITING
+            or waiting[-1][1] - waiting[0][1] > MAX_WAIT_NS
+            or not _is_one_delta(waiting[-1][0])
+        ):
+            self._catch_up()
 
     def end(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The exchange ended; only the first call counts. `exhausted`: with the response's last byte."""
+        if not self.ended:
+            self._catch_up()
         if self.ended:
             return
         try:
@@ -209,6 +222,23 @@ class Exchange:
         self.ended = True
         if self.session is not None:
             self.session.finish(reason, error, at_ns)
+
+    def _catch_up(self) -> None:
+        decoder = self._decoder
+        if decoder is None:
+            return
+        waiting, self._waiting = self._waiting, []
+        try:
+            for chunk, at in waiting:
+                if self.ended:
+                    return
+                if self._decompressor is None:
+                    self._hear(decoder.feed(chunk), at)
+                else:
+                    for part in self._decompressor.feed(chunk):
+                        self._hear([part] if isinstance(part, Unreadable) else decoder.feed(part), at)
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._give_up("response", error)
 
     def _start(self, given: Any) -> None:
         self.session = start(self._how, self._ambient(), given, self._agent_name, self._attributes)
@@ -286,6 +316,16 @@ def _decoder_for(media: str, limit: int) -> Decoder | None:
 
         return ProtobufDecoder(max_event_bytes=limit)
     return None
+
+
+def _is_one_delta(chunk: bytes) -> bool:
+    """Whether a piece of a body looks like one small delta of a text, a reasoning or a call's arguments."""
+    return (
+        len(chunk) < 1024
+        and (b'_CONTENT"' in chunk or b'_CALL_ARGS"' in chunk)
+        and chunk.count(b'"type"') == 1
+        and chunk.endswith(b"\n")
+    )
 
 
 def _is_agui(payloads: Sequence[Payload], *, asked: bool) -> bool | None:

@@ -16,7 +16,7 @@ from typing import Any
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 
 from agui_otel.attach.asgi import Receive, Scope, Send, TracingMiddleware
-from agui_otel.attach.observe import say_what_is_left_out
+from agui_otel.attach.observe import say_what_is_left_out, without_content
 from agui_otel.config import Settings
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting import setup_where_nobody_did
@@ -45,9 +45,7 @@ class AGUIInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if settings is None or settings.disabled:
             return
         exporting = _Exporting(settings, given=keywords.get("tracer_provider") is not None)
-        if settings.capture == "auto" and settings.genai_capture is None:
-            settings = settings.model_copy(update={"capture": "metadata"})
-        middleware = TracingMiddleware(_unused, config=settings, **keywords)
+        middleware = TracingMiddleware(_unused, config=without_content(settings), **keywords)
         self._patch = _Patch(ExceptionMiddleware, middleware, exporting)
 
     def _uninstrument(self, **_: Any) -> None:

@@ -143,6 +143,13 @@ def _resolved(how: Observer) -> Observer:
     )
 
 
+def without_content(settings: Settings) -> Settings:
+    """The settings of a way in that exports no content, wherever it exports to, until somebody asks for it."""
+    if settings.capture == "auto" and settings.genai_capture is None:
+        return settings.model_copy(update={"capture": "metadata"})
+    return settings
+
+
 def say_what_is_left_out(settings: Settings) -> None:
     """Log, once a process, that no content is exported, where nobody has decided that."""
     if settings.capture == "auto" and settings.genai_capture is None:

@@ -127,39 +127,44 @@ def observed(
 
 
 class _Surroundings:
-    """The context in which the source is pulled next.
+    """The context in which the source is pulled next: ``inner``, where the caller's current one is ``outer``.
 
-    The caller's current one with the session and the run's span; or, once the source has left another behind at the end
-    of a pull (a span that it keeps current over its own yield), that one. `enter` and `leave` stand in one frame.
+    That is the caller's with the session and the run's span; or, once the source has left another behind at the end of
+    a pull (a span that it keeps current over its own yield), that one. What enters and what leaves it stands in one
+    frame. ``inner`` is as it should be while ``outer`` is the current context and ``runs`` the number of runs.
     """
 
-    __slots__ = ("_base", "_get", "_given", "_left", "_presence", "_reset", "_runs", "_session", "_set")
+    __slots__ = ("_given", "_session", "get", "inner", "outer", "presence", "reset", "runs", "set")
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._presence = session.presence
-        self._base: Context | None = None
-        self._runs = -1
-        self._given = Context()
-        self._left: Context | None = None
-        self._get, self._set, self._reset = current_context()
+        self.presence = session.presence
+        self.get, self.set, self.reset = current_context()
+        self.inner = self._given = Context()
+        self.outer: Context | None = None
+        self.runs = -1
 
     def enter(self) -> Any:
-        if self._left is not None:
-            return self._set(self._left)
-        base, runs = self._get(), self._presence.runs
-        if base is not self._base or runs != self._runs:
-            self._base, self._runs = base, runs
-            self._given = self._session.surround(base)
-        return self._set(self._given)
+        """Enter it. Returns what `leave` needs."""
+        outer, runs = self.get(), self.presence.runs
+        if self.inner is self._given and (outer is not self.outer or runs != self.runs):
+            self.inner = self._given = self._session.surround(outer)
+        self.outer, self.runs = outer, runs
+        return self.set(self.inner)
 
     def leave(self, token: Any) -> None:
-        left = self._get()
+        """Leave it, as the source left it."""
+        left = self.get()
         try:
-            self._reset(token)
+            self.reset(token)
         except ValueError:
             return  # a pull that its task never ended, closed elsewhere: nothing was attached here
-        self._left = None if left is self._given else left
+        if left is not self.inner:
+            self.keep(left)
+
+    def keep(self, left: Context) -> None:
+        """The source left another context behind than it was pulled in."""
+        self.inner, self.runs = left, -1
 
 
 async def _trace_async(
@@ -181,7 +186,8 @@ async def _trace_async(
         return
     session.begin()
     around = _Surroundings(session)
-    feed, enter, leave = session.feed, around.enter, around.leave
+    feed, enter, leave, presence = session.feed, around.enter, around.leave, session.presence
+    get, attach, reset = around.get, around.set, around.reset
     try:
         token = enter()
         try:
@@ -190,13 +196,21 @@ async def _trace_async(
             leave(token)
         pull = source.__anext__
         while True:
-            token = enter()
+            known = get() is around.outer and presence.runs == around.runs
+            token = attach(around.inner) if known else enter()
             try:
                 event = await pull()
             except StopAsyncIteration:
                 break
-            finally:
-                leave(token)
+            finally:  # `leave`, written out: most of what a delta costs here are calls
+                left = get()
+                try:
+                    reset(token)
+                except ValueError:
+                    pass
+                else:
+                    if left is not around.inner:
+                        around.keep(left)
             feed(event)
             try:
                 yield event

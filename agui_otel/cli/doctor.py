@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from opentelemetry import trace as trace_api
@@ -14,6 +15,7 @@ from opentelemetry import trace as trace_api
 from agui_otel.cli.probes import Problem, connect, probe
 from agui_otel.cli.questions import ask
 from agui_otel.cli.refusals import Refusals
+from agui_otel.cli.stack import addresses, examine
 from agui_otel.config import Settings, variable
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting import Handle, current_handle, setup
@@ -34,6 +36,10 @@ Run it as the server is run, with the same variables; under opentelemetry-instru
 --app the server's module is imported first, so that its own set-up is seen. Of the test span's way to
 Phoenix the end is seen, too; another receiver can only be asked whether it took it.
 
+With --compose the services of docker-compose.yml are examined, too: whether the collector is ready, the test
+span comes through it to Phoenix, Prometheus reads the collectors, evaluates the alerts and tells
+Alertmanager, and Grafana is there. Ports are those of .env in the current folder.
+
 With --agent a running agent is asked something first, which may cost what its model costs: does it answer
 with AG-UI, are its subagents named, and will a session show the turn.
 """
@@ -53,6 +59,7 @@ def register(commands: Any) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--phoenix", metavar="URL", help="examine this Phoenix (default: as the environment says)")
     where.add_argument("--endpoint", metavar="URL", help="examine this OTLP receiver")
+    where.add_argument("--compose", action="store_true", help="examine what docker-compose.yml runs on this machine")
     parser.add_argument(
         "--project", metavar="NAME", help="Phoenix project (else PHOENIX_PROJECT or PHOENIX_PROJECT_NAME)"
     )
@@ -87,12 +94,18 @@ def _examine(arguments: argparse.Namespace) -> Iterator[str]:
     if arguments.agent is not None:
         yield from ask(arguments.agent, arguments.message)
     where = {"phoenix": arguments.phoenix, "endpoint": arguments.endpoint, "project": arguments.project}
+    stack = addresses(os.environ, Path.cwd()) if arguments.compose else None
+    if stack is not None:
+        where |= {"phoenix": False, "endpoint": stack["OTLP_HTTP_PORT"], "protocol": "http/protobuf"}
     plan = _plan(where)
     assert plan.traces is not None
     yield _said(plan)
     yield connect(plan.traces)
     yield probe(plan.traces)
-    yield _test_span(where)
+    finding, trace_id = _test_span(where)
+    yield finding
+    if stack is not None:
+        yield from examine(stack, plan.project or "default", trace_id)
     yield _owner()
 
 
@@ -128,8 +141,8 @@ def _said(plan: Plan) -> str:
     return f"traces go to an OTLP receiver, by OTLP over {how}"
 
 
-def _test_span(where: dict[str, Any]) -> str:
-    """Send a span as `setup` would, and look for it where it can be looked for."""
+def _test_span(where: dict[str, Any]) -> tuple[str, str]:
+    """Send a span as `setup` would, and look for it where it can be looked for; what was seen, and its trace id."""
     refusals = Refusals()
     with setup(**where, metrics=False, set_global=False, exit_timeout=1.0) as handle, refusals:
         span = handle.tracer_provider.get_tracer("agui_otel.cli.doctor").start_span(SPAN)
@@ -143,8 +156,8 @@ def _test_span(where: dict[str, Any]) -> str:
         )
     trace_id = f"{span.get_span_context().trace_id:032x}"
     if handle.phoenix_url is None:
-        return f"the receiver took a test span: look for {SPAN!r}, trace {trace_id}"
-    return _arrived(handle, trace_id)
+        return f"the receiver took a test span: look for {SPAN!r}, trace {trace_id}", trace_id
+    return _arrived(handle, trace_id), trace_id
 
 
 def _arrived(handle: Handle, trace_id: str) -> str:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from agui_otel.cli import blame, check, demo, doctor, replay, tree
+from agui_otel.cli import blame, check, demo, doctor, proxy, replay, tree
 from agui_otel.errors import AguiOtelError
 
-_COMMANDS = (demo, replay, tree, check, blame, doctor)
+_COMMANDS = (demo, proxy, replay, tree, check, blame, doctor)
 
 _ABOUT = """\
 See AG-UI agent runs as span trees: subagents, tool calls, state, interrupts.

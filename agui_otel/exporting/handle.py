@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from agui_otel.tracing.ending import end_all_of
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
 
@@ -97,6 +99,7 @@ class Handle:
     def shutdown(self, timeout: float | None = None) -> bool:
         """Send what waits and stop exporting; further calls do nothing. Happens by itself at the exit.
 
+        Runs that are open end as `cancelled`: what they do afterwards could not be sent.
         Takes `timeout` seconds and a moment at most (default: `setup`'s `exit_timeout`); False when that was
         too short, and what was left is dropped. `setup` may be called again afterwards; OpenTelemetry's own
         global providers cannot be replaced, so other instrumentations keep the ones that are shut down.
@@ -108,6 +111,7 @@ class Handle:
         _retire(self)
         atexit.unregister(self.shutdown)
         due = time.monotonic() + (self._exit_timeout if timeout is None else timeout)
+        end_all_of(self.tracer_provider)
         done = self._queue is None or self._queue.close(_left(due))
         if self._own_meter_provider is not None:
             try:

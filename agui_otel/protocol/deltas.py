@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agui_otel.protocol.chunks import Expander
-from agui_otel.protocol.entities import Streamed
+from agui_otel.protocol.entities import Agent, Streamed
 from agui_otel.protocol.rules import Judge
 from agui_otel.protocol.scope import Scope
 
@@ -30,13 +30,18 @@ class _Lane:
         self.count = 0
 
 
+_Ready = tuple[_Lane, Streamed, Agent, "str | None"]
+"""What a plain delta of an id continues: in which lane, whose event it is, and the tag that it may have."""
+
+
 class Deltas:
     """The plain deltas of a stream, and how far the stream has come.
 
-    ``index``: 0-based, of the last event of any kind. ``last_event_ns``: when it was received.
+    ``index``: 0-based, of the last event of any kind. ``last_event_ns``: when it was received. ``ready``: what the next
+    deltas continue, by id; it holds until an event comes that is no plain delta.
     """
 
-    __slots__ = ("_expander", "_lanes", "index", "last_event_ns")
+    __slots__ = ("_expander", "_lanes", "index", "last_event_ns", "ready")
 
     def __init__(self, judge: Judge, expander: Expander) -> None:
         self.index = -1
@@ -47,6 +52,7 @@ class Deltas:
             "TOOL_CALL_ARGS": _Lane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
             "REASONING_MESSAGE_CONTENT": _Lane("messageId", "message_id", judge.open_reasoning, judge.reasoning_owners),
         }
+        self.ready: dict[str, _Ready] = {}
 
     def follow(self, scope: Scope) -> None:
         """A run begins: its open entities are the ones to continue."""
@@ -61,10 +67,24 @@ class Deltas:
                 counts[kind] += lane.count
                 lane.count = 0
 
-    def take(self, raw: Any, at: int) -> bool:  # noqa: C901 (one frame for what most events go through)
+    def _prepare(self, lane: _Lane, ident: str, at: int) -> _Ready | None:
+        """What deltas of `ident` in `lane` continue, from the one received at `at` on; None where that is not plain."""
+        entity = lane.entities.get(ident)
+        if entity is None or ident not in lane.open or self._expander.pending:
+            return None
+        if entity.first_chunk_at is None:
+            entity.first_chunk_at = entity.last_at = at
+        owner = entity.owner
+        if owner.first_chunk_at is None:
+            owner.first_chunk_at = at
+        teller = owner if owner.ended_at is None else owner.nearest_open()
+        ready = self.ready[ident] = (lane, entity, teller, lane.owners[ident])
+        return ready
+
+    def take(self, raw: Any, at: int) -> bool:
         """Whether `raw`, received at `at`, is a plain delta of something open; if so, it is dealt with."""
         try:
-            if raw.__class__ is dict:
+            if type(raw) is dict:
                 lane = self._lanes.get(raw["type"])
                 if lane is None or len(raw) > 4:
                     return False
@@ -75,45 +95,34 @@ class Deltas:
                     if tag is None:
                         return False
             else:
-                lane = self._lanes.get(raw.type)
-                if lane is None:
-                    return False
                 fields = raw.__dict__
-                ident, delta, tag = fields[lane.attribute], fields["delta"], fields.get("subagent_run_id")
-                if fields.get("metadata") is not None:
+                lane = self._lanes.get(fields["type"])
+                if lane is None or fields.get("metadata") is not None:
                     return False
-            entity = lane.entities.get(ident)
-            if (
-                entity is None
-                or type(delta) is not str
-                or not delta
-                or ident not in lane.open
-                or (tag is not None and lane.owners[ident] != tag)
-                or self._expander.pending
-            ):
+                ident, delta, tag = fields[lane.attribute], fields["delta"], fields.get("subagent_run_id")
+            if type(delta) is not str or not delta:
+                return False
+            ready = self.ready.get(ident) or self._prepare(lane, ident, at)
+            if ready is None:
+                return False
+            kind, entity, teller, owner = ready
+            if kind is not lane or (tag is not None and tag != owner):
                 return False
         except Exception:  # noqa: BLE001 - a host's object may raise anything; `read` says what is wrong with it
             return False
-        owner = entity.owner
-        if entity.first_chunk_at is None:
-            entity.first_chunk_at = at
-            if owner.first_chunk_at is None:
-                owner.first_chunk_at = at
-        else:
-            gap = at - entity.last_at
-            if gap > entity.max_gap:
-                entity.max_gap = gap
+        gap = at - entity.last_at
+        if gap > entity.max_gap:
+            entity.max_gap = gap
         entity.last_at = at
         entity.chunks += 1
         size = len(delta)
         entity.chars += size
-        if entity.room > 0:
-            entity.parts.append(delta if size <= entity.room else delta[: entity.room])
-            entity.room -= size
-        if owner.ended_at is not None:
-            owner = owner.nearest_open()
-        owner.events += 1
-        owner.last_at = at
+        room = entity.room
+        if room > 0:
+            entity.parts.append(delta if size <= room else delta[:room])
+            entity.room = room - size
+        teller.events += 1
+        teller.last_at = at
         lane.count += 1
         self.index += 1
         self.last_event_ns = at

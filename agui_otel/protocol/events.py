@@ -9,7 +9,7 @@ Types outside the 31 pass as they are, because a newer producer is no broken one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Any, NoReturn
@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 from pydantic_core import from_json, to_jsonable_python
 
-from agui_otel.protocol.shapes import EVENTS, Shape, ShapeError, json_type
+from agui_otel.protocol.checks import Shape, ShapeError, json_type
+from agui_otel.protocol.shapes import EVENTS
 
 EVENT_TYPES: frozenset[str] = frozenset(EVENTS)
 """The names of the 31 event types of AG-UI 1.0."""
@@ -111,6 +112,9 @@ def read(raw: object, notes: list[str]) -> dict[str, Any]:
                 if shape is None:
                     return raw
                 return raw if shape.fits(raw) else _checked(raw, kind, shape, notes)
+        event = _strings_of(raw)
+        if event is not None:
+            return event
         # An object's real class decides: what it says of itself may raise, or lie.
         return _read_unusual(raw, notes) if issubclass(type(raw), dict) else _read_object(raw, notes)  # type: ignore[arg-type]
     except Malformed:
@@ -154,9 +158,6 @@ def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
     event: dict[str, Any] = {}
     kind: str | None = None
     try:
-        strings = _strings_of(raw)
-        if strings is not None:
-            return strings
         kind = _type_name(getattr(raw, "type", _ABSENT), event)
         event["type"] = kind
         shape = EVENTS.get(kind)
@@ -175,23 +176,54 @@ def _read_object(raw: object, notes: list[str]) -> dict[str, Any]:
 
 
 def _strings_of(raw: Any) -> dict[str, Any] | None:
-    """The event in a model that holds strings only, as most do; None for any other."""
-    model: Any = type(raw)
-    fields = _model_fields(model)
-    if fields is None or raw.__pydantic_extra__:
+    """The event in a model that holds nothing but strings, as most do; None for any other, and for what is no model."""
+    try:
+        values = raw.__dict__
+        kind = _NAMES.get(values["type"])
+        model: Any = type(raw)
+        plan = _plan_of(model, kind) if kind is not None else None
+    except Exception:  # noqa: BLE001 (a host's class may raise anything)
         return None
-    values = raw.__dict__
-    kind = _NAMES.get(values["type"])
-    if kind is None:
+    if plan is None or raw.__pydantic_extra__:
         return None
-    event = {"type": kind}
-    for attribute, wire in fields:
+    required, optional, words = plan
+    event: dict[str, Any] = {"type": kind}
+    for attribute, wire in required:
         value = values.get(attribute)
-        if type(value) is str:
-            event[wire] = value
-        elif value is not None:
+        if type(value) is not str:
             return None
-    return event if EVENTS[kind].fits(event) else None
+        event[wire] = value
+    for attribute, wire in optional:
+        value = values.get(attribute)
+        if value is not None:
+            if type(value) is not str:
+                return None
+            event[wire] = value
+    for wire, fits in words:
+        if wire in event and not fits(event[wire]):
+            return None
+    return event
+
+
+_Names = tuple[tuple[str, str], ...]
+"""Attributes with their wire names."""
+_Plan = tuple[_Names, _Names, "tuple[tuple[str, Callable[[Any], bool]], ...]"]
+"""The required and optional fields of an event, and those in which not every string may stand."""
+
+
+@lru_cache(maxsize=1024)
+def _plan_of(model: Any, kind: str) -> _Plan | None:
+    """How the strings of a model of type `kind`, one of the 31, are read; None for what is no model."""
+    fields = _model_fields(model)
+    if fields is None:
+        return None
+    shape = EVENTS[kind]
+    required = tuple(field for field in fields if field[1] in shape.required)
+    if len(required) < len(shape.required):
+        return None
+    optional = tuple(field for field in fields if field not in required)
+    words = tuple((wire, shape.look(wire)) for _, wire in fields if not shape.takes(wire, str))
+    return required, optional, words
 
 
 def _attributes(raw: object, shape: Shape | None) -> Iterable[tuple[str, Any]]:
@@ -270,17 +302,21 @@ def with_own_state(event: dict[str, Any]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """A copy of `value` in JSON terms, so that nothing the host changes later shows in the event."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is str or value is None or kind is int or kind is bool or kind is float:
         return value
     if isinstance(value, dict):
-        return {key if type(key) is str else _key(key): _plain(inner) for key, inner in value.items()}
+        return {
+            key if type(key) is str else _key(key): inner if type(inner) is str else _plain(inner)
+            for key, inner in value.items()
+        }
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [inner if type(inner) is str else _plain(inner) for inner in value]
+    fields = _nested_fields(kind)
+    if fields is not None:
+        return _plain_model(value, fields)
     if isinstance(value, Enum):
         return _plain(value.value)
-    if isinstance(value, BaseModel):
-        return _plain_model(value, _declared(kind))
     return to_jsonable_python(value, by_alias=True, serialize_unknown=True)
 
 
@@ -290,13 +326,31 @@ def _declared(model: Any) -> dict[str, Any]:
     return fields
 
 
-def _plain_model(model: Any, fields: dict[str, Any]) -> dict[str, Any]:
+_Nested = tuple[tuple[str, str, bool], ...]
+"""The fields of a nested model: attribute, wire name, and whether it stands also where it has no value."""
+
+
+@lru_cache(maxsize=256)
+def _nested_fields(model: Any) -> _Nested | None:
+    """The fields of a pydantic model as they stand inside an event; None for any other class."""
+    if not issubclass(model, BaseModel):
+        return None
+    return tuple(
+        (name, field.serialization_alias or field.alias or name, field.is_required())
+        for name, field in _declared(model).items()
+    )
+
+
+def _plain_model(model: Any, fields: _Nested) -> dict[str, Any]:
     """A nested model under its wire names, without the optional fields that have no value."""
     plain: dict[str, Any] = {}
-    for name, field in fields.items():
-        value = getattr(model, name)
-        if value is not None or field.is_required():
-            plain[field.serialization_alias or field.alias or name] = _plain(value)
+    values = vars(model)
+    for name, wire, required in fields:
+        value = values[name]
+        if type(value) is str:
+            plain[wire] = value
+        elif value is not None or required:
+            plain[wire] = _plain(value)
     for name, value in (getattr(model, "__pydantic_extra__", None) or {}).items():
         plain[name] = _plain(value)
     return plain

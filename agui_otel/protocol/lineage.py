@@ -17,10 +17,11 @@ MAX_REOPENED_DEPTH = 64
 
 def opener(scope: Scope, tag: str | None, at: int) -> Agent:
     """The owner of something that is opened now. An id never seen opens a subagent that was not announced."""
-    known = scope.agent_named(tag)
+    if tag is None:
+        return scope.run
+    known = scope.subagents.get(tag)
     if known is not None:
         return known
-    assert tag is not None
     remembered = _reopen_subagent(scope, tag, at)
     return remembered or open_subagent(scope, new_subagent(scope, tag, scope.run, at), at, announced=False)
 

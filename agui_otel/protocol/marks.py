@@ -53,7 +53,7 @@ def step_finished(scope: Scope, event: Event, at: int) -> Agent:
 def _fold_step(scope: Scope, step: Step, at: int) -> None:
     """Count a closed step where it will be told: on its owner, or on the run once the owner has ended."""
     owner = step.owner
-    teller: Agent = owner if owner.is_open else scope.run
+    teller: Agent = owner if owner.ended_at is None else scope.run
     key = None if teller is owner else owner.tag, step.name
     folds = teller.step_folds
     if key not in folds and len(folds) >= MAX_FOLDS:
@@ -63,7 +63,8 @@ def _fold_step(scope: Scope, step: Step, at: int) -> None:
         fold = folds[key] = StepFold()
     scope.open_steps[step.name] -= 1
     fold.count += 1
-    fold.duration += max(0, at - step.opened_at)
+    if at > step.opened_at:
+        fold.duration += at - step.opened_at
     fold.unclosed = fold.unclosed or step.unclosed
     if scope.options.steps:
         scope.close(step, at)

@@ -128,7 +128,8 @@ class Judge:
             breach = self._enter(name)
         if breach is None and "subagentRunId" in event and event["subagentRunId"] is None:
             breach = Breach("null_owner", f"{name} has subagentRunId null")
-        found = handler(self, event)
+        attribute, judged = handler
+        found = judged(self if attribute is None else getattr(self, attribute), event)
         return breach or found
 
     def _enter(self, name: str) -> Breach | None:
@@ -350,30 +351,31 @@ def _nothing(_judge: Judge, _event: Event) -> Breach | None:
     return None
 
 
-_HANDLERS: dict[str, Callable[[Judge, Event], Breach | None]] = {
-    "RUN_STARTED": Judge._run_started,
-    "RUN_FINISHED": Judge._run_finished,
-    "RUN_ERROR": Judge._run_error,
-    "STEP_STARTED": Judge._step_started,
-    "STEP_FINISHED": Judge._step_finished,
-    "TEXT_MESSAGE_START": lambda judge, event: judge._messages.start(event),
-    "TEXT_MESSAGE_CONTENT": lambda judge, event: judge._messages.proceed(event),
-    "TEXT_MESSAGE_END": lambda judge, event: judge._messages.end(event),
-    "TOOL_CALL_START": Judge._tool_call_start,
-    "TOOL_CALL_ARGS": lambda judge, event: judge._tool_calls.proceed(event),
-    "TOOL_CALL_END": lambda judge, event: judge._tool_calls.end(event),
-    "TOOL_CALL_RESULT": Judge._tool_call_result,
-    "REASONING_START": lambda judge, event: judge._spans.start(event),
-    "REASONING_END": lambda judge, event: judge._spans.end(event),
-    "REASONING_MESSAGE_START": lambda judge, event: judge._reasoning.start(event),
-    "REASONING_MESSAGE_CONTENT": lambda judge, event: judge._reasoning.proceed(event),
-    "REASONING_MESSAGE_END": lambda judge, event: judge._reasoning.end(event),
-    "REASONING_ENCRYPTED_VALUE": Judge._encrypted_value,
-    "ACTIVITY_SNAPSHOT": Judge._activity_snapshot,
-    "ACTIVITY_DELTA": Judge._activity_delta,
-    "MESSAGES_SNAPSHOT": Judge._messages_snapshot,
-    "SUBAGENT_STARTED": Judge._subagent_started,
-    "SUBAGENT_FINISHED": Judge._subagent_ended,
-    "SUBAGENT_ERROR": Judge._subagent_ended,
-    **dict.fromkeys(("STATE_SNAPSHOT", "STATE_DELTA", "RAW", "CUSTOM"), _nothing),
+_HANDLERS: dict[str, tuple[str | None, Callable[[Any, Event], Breach | None]]] = {
+    "RUN_STARTED": (None, Judge._run_started),
+    "RUN_FINISHED": (None, Judge._run_finished),
+    "RUN_ERROR": (None, Judge._run_error),
+    "STEP_STARTED": (None, Judge._step_started),
+    "STEP_FINISHED": (None, Judge._step_finished),
+    "TEXT_MESSAGE_START": ("_messages", Entities.start),
+    "TEXT_MESSAGE_CONTENT": ("_messages", Entities.proceed),
+    "TEXT_MESSAGE_END": ("_messages", Entities.end),
+    "TOOL_CALL_START": (None, Judge._tool_call_start),
+    "TOOL_CALL_ARGS": ("_tool_calls", Entities.proceed),
+    "TOOL_CALL_END": ("_tool_calls", Entities.end),
+    "TOOL_CALL_RESULT": (None, Judge._tool_call_result),
+    "REASONING_START": ("_spans", Entities.start),
+    "REASONING_END": ("_spans", Entities.end),
+    "REASONING_MESSAGE_START": ("_reasoning", Entities.start),
+    "REASONING_MESSAGE_CONTENT": ("_reasoning", Entities.proceed),
+    "REASONING_MESSAGE_END": ("_reasoning", Entities.end),
+    "REASONING_ENCRYPTED_VALUE": (None, Judge._encrypted_value),
+    "ACTIVITY_SNAPSHOT": (None, Judge._activity_snapshot),
+    "ACTIVITY_DELTA": (None, Judge._activity_delta),
+    "MESSAGES_SNAPSHOT": (None, Judge._messages_snapshot),
+    "SUBAGENT_STARTED": (None, Judge._subagent_started),
+    "SUBAGENT_FINISHED": (None, Judge._subagent_ended),
+    "SUBAGENT_ERROR": (None, Judge._subagent_ended),
+    **dict.fromkeys(("STATE_SNAPSHOT", "STATE_DELTA", "RAW", "CUSTOM"), (None, _nothing)),
 }
+"""By type, what judges an event: a method of the judge, or one of the entities in this attribute of it."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 ToolFailed = Callable[[str, Any], "bool | str"]
 
+_made = tuple.__new__
+"""Makes a transition of its values; the class's own way costs a call more, and these are most of what is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -87,12 +90,12 @@ class Scope:
 
     def opened(self, entity: Entity | Step, at: int) -> None:
         """Say that `entity` began."""
-        self.out.append(Opened(entity, at))
+        self.out.append(_made(Opened, (entity, at)))
 
     def close(self, entity: Entity | Step, at: int) -> None:
         """End `entity`, whose outcome is decided, at `at` or, were that earlier, at its start."""
-        entity.ended_at = max(at, entity.opened_at)
-        self.out.append(Closed(entity, entity.ended_at))
+        entity.ended_at = end = at if at > entity.opened_at else entity.opened_at
+        self.out.append(_made(Closed, (entity, end)))
 
     def ends_now(self, entity: Entity) -> bool:
         """Whether the current event ended `entity`."""
@@ -107,20 +110,20 @@ class Scope:
         self.run.violations += 1
         self.out.append(Remark(self.run, True, rule, message, self.index, self.type, at))
 
-    def agent_named(self, tag: str | None) -> Agent | None:
-        """The agent that `tag` names, if it is known; no tag names the run's own agent."""
-        return self.run if tag is None else self.subagents.get(tag)
-
     def owner_of_usage(self, owner: Agent) -> Agent:
         """Who tokens of `owner` are told under: the run where no span stands for that agent."""
         return self.run if owner.tag in self.strangers else owner
 
     def writer(self, tag: str | None) -> Agent:
-        """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only."""
-        known = self.agent_named(tag)
+        """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only.
+
+        No tag names the run's own agent.
+        """
+        if tag is None:
+            return self.run
+        known = self.subagents.get(tag)
         if known is not None:
             return known
-        assert tag is not None
         stranger = self.strangers.get(tag)
         if stranger is None:
             stranger = self.strangers[tag] = Subagent(tag, self.run, self.run.opened_at)

@@ -87,13 +87,15 @@ def take_owners(scope: Scope, messages: list[Event], *, restated: bool) -> None:
     """Take the owners that `messages` state for what is opened from now on; a snapshot's replace earlier ones."""
     of_role = {"reasoning": scope.reasoning_owners, "activity": scope.activity_owners}
     for message in messages:
-        tag = message.get("subagentRunId")
+        ident, tag = message["id"], message.get("subagentRunId")
         owners = of_role.get(message["role"], scope.message_owners)
+        if restated or ident not in owners:
+            owners[ident] = tag
         calls = message.get("toolCalls")
-        named = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-        for owned, ident in ((owners, message["id"]), *((scope.tool_owners, call) for call in named)):
-            if isinstance(ident, str) and (restated or ident not in owned):
-                owned[ident] = tag
+        for call in calls if isinstance(calls, list) else ():
+            name = call.get("id") if isinstance(call, dict) else None
+            if isinstance(name, str) and (restated or name not in scope.tool_owners):
+                scope.tool_owners[name] = tag
 
 
 def _tool_message(scope: Scope, message: Event, at: int) -> None:

@@ -126,11 +126,14 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
+        return _NOTHING if self._deltas.take(raw, at) else self.receive_other(raw, at)
+
+    def receive_other(self, raw: object, at: int) -> Sequence[Transition]:
+        """Take the next event, where that is no plain delta: ``continues`` was asked."""
         deltas = self._deltas
-        if deltas.take(raw, at):
-            return _NOTHING
         deltas.index += 1
         deltas.last_event_ns = at
+        deltas.ready.clear()
         out = self.said = []
         notes: list[str] = []
         try:
@@ -139,11 +142,16 @@ class Tracker:
             self._malformed(error, out, at)
             return out
         kind = event["type"]
-        if event is raw and self.options.borrowed and kind in STATE_FIELDS:
+        if kind in STATE_FIELDS and event is raw and self.options.borrowed:
             event = with_own_state(event)
         self._counts[kind] += 1
-        if kind in EVENT_TYPES:
-            self._judge_and_handle(event, kind, out, at)
+        if kind in _HANDLERS and "metadata" not in event and not self._expander.pending:
+            breach = self._judge.judge(event)
+            if breach is not None:
+                self._violations([breach], kind, out, at)
+            self._handle(event, kind, out, at)
+        elif kind in EVENT_TYPES:
+            self._expand_and_handle(event, kind, out, at)
         else:
             self._handle_unknown(event, out, at)
         if notes and self.scope is not None:
@@ -173,28 +181,21 @@ class Tracker:
             return _NOTHING
         return [Remark(self.scope.run, False, rule, message, self.index + 1, "", at)]
 
-    def _judge_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
-        remarks: list[tuple[str, str]] | None = None
+    def _expand_and_handle(self, event: Event, kind: str, out: list[Transition], at: int) -> None:
+        """An event that may stand for others, begins a run or has metadata."""
+        remarks: list[tuple[str, str]] = []
         try:
             parts = self._expander.expand(event)
         except Refused as refused:
-            remarks = [(refused.rule, refused.message)]
+            remarks.append((refused.rule, refused.message))
             parts = refused.recovered
-        for part in parts:
-            breach = self._judge.judge(part)
-            if breach is not None:
-                remarks = [*(remarks or ()), breach]
-        if remarks is None:
-            if len(parts) == 1 and parts[0] is event and "metadata" not in event:
-                self._handle(event, kind, out, at)
-            else:
-                self._handle_parts(parts, event, out, at)
-        elif kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None):
-            self._handle_parts(parts, event, out, at)
+        remarks += filter(None, map(self._judge.judge, parts))
+        begins = kind == "RUN_STARTED" and (self.scope is None or self.scope.run.outcome is not None)
+        if remarks and not begins:
             self._violations(remarks, kind, out, at)
-        else:
+        self._handle_parts(parts, event, out, at)
+        if remarks and begins:
             self._violations(remarks, kind, out, at)
-            self._handle_parts(parts, event, out, at)
 
     def _handle_unknown(self, event: Event, out: list[Transition], at: int) -> None:
         """An event outside the 31 types: opens no run, unless a quirk reads it as one of them."""
@@ -206,7 +207,9 @@ class Tracker:
         else:
             self._place(self.scope, event, out)
             agent = marks.unknown(self.scope, event, at)
-            _count(agent, self.scope, at)
+            counts = _counting(agent, self.scope)
+            counts.events += 1
+            counts.last_at = at
             lifecycle.add_usage(self.scope, agent, event)
 
     def _handle_parts(self, parts: Sequence[Event], event: Event, out: list[Transition], at: int) -> None:
@@ -221,7 +224,7 @@ class Tracker:
         if kind == "RUN_STARTED":
             return self._run_started(event, out, at)
         scope = self.scope or self._open_run(None, out, at)
-        scope.out, scope.index, scope.type = out, self.index, kind
+        scope.out, scope.index, scope.type = out, self._deltas.index, kind
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run
@@ -233,7 +236,9 @@ class Tracker:
         owner = _HANDLERS[kind](scope, event, at)
         if "metadata" in event:
             streaming.keep_metadata(described or _described_by(scope, event), event)
-        _count(owner, scope, at)
+        counts = owner if owner.ended_at is None else _counting(owner, scope)
+        counts.events += 1
+        counts.last_at = at
         return owner
 
     def _place(self, scope: Scope, event: Event, out: list[Transition]) -> None:
@@ -250,7 +255,7 @@ class Tracker:
             if scope is not None:
                 self._close_run(scope, out, at)
             scope = self._open_run(event, out, at)
-        _count(scope.run, scope, at)
+        scope.run.events += 1
         return scope.run
 
     def _close_run(self, scope: Scope, out: list[Transition], at: int) -> None:
@@ -330,12 +335,9 @@ def _is_awaited(run: Run, event: Event) -> bool:
     return not run.implicit or (run.input is not None and run.input.run_id == event["runId"])
 
 
-def _count(agent: Agent, scope: Scope, at: int) -> None:
-    """Count an event for the agent whose it was, or for its nearest ancestor that was open when it came."""
-    if agent.ended_at is not None and not scope.ends_now(agent):
-        agent = agent.nearest_open()
-    agent.events += 1
-    agent.last_at = scope.run.last_at = at
+def _counting(agent: Agent, scope: Scope) -> Agent:
+    """Who counts an event of `agent`'s: its nearest ancestor that was open when the event came, or itself."""
+    return agent if agent.ended_at is None or scope.ends_now(agent) else agent.nearest_open()
 
 
 def _described_by(scope: Scope, event: Event) -> Streamed | None:

@@ -52,8 +52,10 @@ class Usage:
 
     def add(self, other: Usage) -> None:
         """Add the counts that `other` has."""
-        for name, value in other.counts.items():
-            setattr(self, name, min(MAX_TOKENS, (getattr(self, name) or 0) + value))
+        for name in _COUNTS:
+            value = getattr(other, name)
+            if value is not None:
+                setattr(self, name, min(MAX_TOKENS, (getattr(self, name) or 0) + value))
 
     def minus(self, other: Usage | None) -> Usage | None:
         """What is left of this entry when `other` is counted elsewhere; None when that is nothing."""

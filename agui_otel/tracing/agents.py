@@ -190,7 +190,8 @@ class AgentSpans:
         if agent.first_chunk_at is not None:
             seconds = (agent.first_chunk_at - agent.opened_at) / 1e9
             attributes[s.TIME_TO_FIRST_CHUNK] = seconds
-            self._metrics.first_chunk(handle.token, seconds, handle.context)
+            if self._metrics.on:
+                self._metrics.first_chunk(handle.token, seconds, handle.context)
         if isinstance(agent, Subagent):
             self._tell_late_input(agent, attributes)
         self._answer(agent, attributes)
@@ -202,15 +203,15 @@ class AgentSpans:
         handle.end(end)
         if streamless:
             self._metrics.left(handle.token)
-            return
-        self._metrics.closed(
-            handle.token,
-            outcome=outcome.value,
-            duration_s=(end - agent.opened_at) / 1e9,
-            error_type=error_type,
-            cause=agent.cause,
-            context=handle.context,
-        )
+        elif self._metrics.on:
+            self._metrics.closed(
+                handle.token,
+                outcome=outcome.value,
+                duration_s=(end - agent.opened_at) / 1e9,
+                error_type=error_type,
+                cause=agent.cause,
+                context=handle.context,
+            )
 
     def _count(self, agent: Agent, attributes: Attributes) -> None:
         attributes[s.EVENTS_COUNT] = agent.events

@@ -59,6 +59,8 @@ def clean(text: str) -> str:
 
 def short(text: str) -> str:
     """A name or an id as it may be exported: clean and, beyond `MAX_NAME` characters, cut with an ellipsis."""
+    if text.isascii() and len(text) <= MAX_NAME and "\0" not in text:
+        return text
     return clean(text) if len(text) <= MAX_NAME else clean(_cut(text, MAX_NAME)) + "…"
 
 

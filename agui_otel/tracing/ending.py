@@ -77,18 +77,22 @@ class Open(Protocol):
 
 
 _open: dict[int, weakref.ref[Open]] = {}
+_providers: dict[int, TracerProvider] = {}
+"""Of each open session, the provider of its spans."""
 _tracers: weakref.WeakKeyDictionary[TracerProvider, Tracer] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
-def opened(session: Open) -> None:
-    """`session` is to end before the interpreter does."""
+def opened(session: Open, provider: TracerProvider) -> None:
+    """`session` is to end before the interpreter does, and before `provider` is shut down by us."""
     _open[id(session)] = weakref.ref(session)
+    _providers[id(session)] = provider
 
 
 def ended(session: Open) -> None:
     """`session` has ended."""
     _open.pop(id(session), None)
+    _providers.pop(id(session), None)
 
 
 def open_sessions() -> int:
@@ -103,6 +107,7 @@ def _forget_all() -> None:
         if session is not None:
             session.forget()
     _open.clear()
+    _providers.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -132,6 +137,14 @@ def _end_all() -> None:
     for reference in list(_open.values()):
         session = reference()
         if session is not None:
+            session.finish("cancelled")
+
+
+def end_all_of(provider: TracerProvider) -> None:
+    """The provider is shut down: what is open there is cancelled, while it can still be exported."""
+    for ident, reference in list(_open.items()):
+        session = reference()
+        if session is not None and _providers.get(ident) is provider:
             session.finish("cancelled")
 
 

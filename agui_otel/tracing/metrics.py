@@ -61,10 +61,12 @@ CAUSES: dict[Level, tuple[str, ...]] = {
 class Instruments:
     """The instruments on a meter, for all sessions of its provider. On a no-op meter it does nothing.
 
-    No method raises or blocks. `swallowed` counts measurements lost to a provider that raised.
+    No method raises or blocks. ``on``: whether anything is recorded, for who would have to prepare what is.
+    `swallowed` counts measurements lost to a provider that raised.
     """
 
     def __init__(self, meter: Meter, max_names: int, clock: Callable[[], int] = time.time_ns) -> None:
+        self.on = type(meter) is not NoOpMeter
         self.swallowed = 0
         self._agents = Names(max_names)
         self._tools = Names(max_names)
@@ -129,11 +131,12 @@ class Instruments:
         invocation is no longer active. A name of None gives no name label, an unannounced subagent the
         label `unannounced`.
         """
-        return self._invocations.enter(self._group(level, name, announced), heard)
+        return self._invocations.enter(self._group(level, name, announced), heard) if self.on else _NO_INVOCATION
 
     def renamed(self, token: Open, name: str | None, *, announced: bool = True) -> None:
         """It was given a name: later records have it, what is active keeps the first."""
-        token.named = self._group(token.named.level, name, announced)
+        if self.on:
+            token.named = self._group(token.named.level, name, announced)
 
     def left(self, token: Open) -> None:
         """It is no longer active, and out of the age gauges. A second time is nothing."""
@@ -165,6 +168,8 @@ class Instruments:
 
     def tool_opened(self, name: str, owner: Open) -> None:
         """A tool call began: its error counter starts at 0 when the name is new."""
+        if not self.on:
+            return
         labels = self._tool_labels(name, owner)
         key = labels[s.GEN_AI_TOOL_NAME], owner.named.name
         if key not in self._tools_seen:
@@ -201,6 +206,8 @@ class Instruments:
         context: Context | None = None,
     ) -> None:  # fmt: skip
         """Token usage of one model."""
+        if not self.on:
+            return
         labels: Labels = {}
         if provider is not None:
             labels[s.GEN_AI_PROVIDER_NAME] = self._providers.label(provider)
@@ -216,6 +223,8 @@ class Instruments:
 
     def events(self, counts: Mapping[str, int]) -> None:
         """Events received by type since the last time."""
+        if not self.on:
+            return
         for kind, count in counts.items():
             self._add(self._events, count, {s.EVENT_TYPE: self._types.label(kind)})
 
@@ -295,6 +304,8 @@ def _histogram(meter: Meter, name: str, description: str, buckets: tuple[float, 
         return meter.create_histogram(name, "s", description)
 
 
+_NO_INVOCATION = Open(Group("run", None), 0, None)
+"""The token of every invocation where nothing is recorded."""
 _NOTHING = Instruments(NoOpMeter(SCOPE), 0)
 _made: weakref.WeakKeyDictionary[MeterProvider, weakref.ref[Instruments]] = weakref.WeakKeyDictionary()
 _finding = threading.Lock()

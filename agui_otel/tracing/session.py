@@ -121,7 +121,7 @@ class Session:
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
-            tracker.receive if self._clock is None else TimedByEvents(tracker, self._clock).receive
+            tracker.receive_other if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
         self._continues: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
         self._ending = threading.Lock()  # taken once, never given back
@@ -132,7 +132,7 @@ class Session:
         self._report_at = 0
         self.span_context: SpanContext | None = None
         """The span context of the current (or last) run; None before the first."""
-        ending.opened(self)
+        ending.opened(self, provider)
 
     def begin(self, at_ns: int | None = None) -> None:
         """Open the run that the input announces, if there is one. `at_ns`: nanoseconds since the epoch; None is now."""
@@ -153,20 +153,17 @@ class Session:
         try:
             at = self._now() if at_ns is None else at_ns
             if not self._continues(event, at):
-                self._take(event, at)
+                try:
+                    transitions = self._receive(event, at)
+                except Exception as error:  # noqa: BLE001 - the boundary
+                    transitions = self._tracker.said
+                    self._boundary.swallow("feed", error)
+                if transitions:
+                    self._write(transitions)
             if at > self._report_at:
                 self._report(at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("feed", error)
-
-    def _take(self, event: object, at: int) -> None:
-        try:
-            transitions = self._receive(event, at)
-        except Exception as error:  # noqa: BLE001 - the boundary
-            transitions = self._tracker.said
-            self._boundary.swallow("feed", error)
-        if transitions:
-            self._write(transitions)
 
     def finish(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The stream ended. Only the first call counts, and nothing is taken afterwards."""
@@ -225,13 +222,16 @@ class Session:
         self._report_at = at + REPORT_NS
 
     def _write(self, transitions: Iterable[t.Transition]) -> None:
+        write = self._writer.write
         for transition in transitions:
             try:
-                self._writer.write(transition)
+                write(transition)
                 if isinstance(transition, t.Opened):
                     self._opened(transition.entity)
                 elif isinstance(transition, t.Closed):
-                    self._closed(transition.entity)
+                    self._open.pop(transition.entity, None)
+                    if transition.entity is self._run:
+                        self.presence.leave()
                 elif isinstance(transition, t.Announced):
                     self._identify(transition.entity)
                 elif isinstance(transition, t.RunEnded) and not transition.run.streamless:
@@ -259,11 +259,6 @@ class Session:
     def _identify(self, entity: Entity) -> None:
         if isinstance(entity, Run):
             self.presence.identify(self._writer.common)
-
-    def _closed(self, entity: Entity | Step) -> None:
-        self._open.pop(entity, None)
-        if entity is self._run:
-            self.presence.leave()
 
     def _end(self, entity: Entity | Step, at: int) -> None:
         """End a span of which what it was to say could not be said: no span stays open."""

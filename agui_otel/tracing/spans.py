@@ -61,10 +61,8 @@ class SpanWriter:
         self._messages = settings.messages == "spans"
         self._steps = settings.steps == "spans"
         self._writers: dict[type, Callable[[Any], None]] = {
-            t.Opened: self._opened,
             t.Announced: self._announced,
             t.Linked: self._linked,
-            t.Closed: self._closed,
             t.RunEnded: self._run_ended,
             t.SpawnedBy: agents.spawned,
             t.LeftOut: events.left_out,
@@ -99,7 +97,12 @@ class SpanWriter:
 
     def write(self, transition: t.Transition) -> None:
         """Write one transition."""
-        self._writers[type(transition)](transition)
+        if isinstance(transition, t.Opened):
+            self._openers[type(transition.entity)](transition.entity)
+        elif isinstance(transition, t.Closed):
+            self._closers[type(transition.entity)](transition.entity)
+        else:
+            self._writers[type(transition)](transition)
 
     def release(self) -> None:
         """Nothing is written any more: let go of what refers back to this writer, so that it goes with its stream."""
@@ -121,12 +124,6 @@ class SpanWriter:
         run.name = name
         if run.handle is not None:
             self._agents.announce_run(run)
-
-    def _opened(self, opened: t.Opened) -> None:
-        self._openers[type(opened.entity)](opened.entity)
-
-    def _closed(self, closed: t.Closed) -> None:
-        self._closers[type(closed.entity)](closed.entity)
 
     def _announced(self, announced: t.Announced) -> None:
         entity = announced.entity
@@ -189,13 +186,14 @@ class SpanWriter:
         self._start.fail(tool, attributes)
         handle.set(attributes)
         handle.end(tool.ended_at)
-        self._metrics.tool_closed(
-            tool.name or "",
-            tool.owner.handle.token,
-            outcome=outcome.value,
-            duration_s=waited,
-            context=handle.context,
-        )
+        if self._metrics.on:
+            self._metrics.tool_closed(
+                tool.name or "",
+                tool.owner.handle.token,
+                outcome=outcome.value,
+                duration_s=waited,
+                context=handle.context,
+            )
         tool.forget()
         tool.result = None
 

@@ -73,3 +73,14 @@ class Transport(NodeScript):
     """Asks @ag-ui/encoder and @ag-ui/proto 1.0.0."""
 
     script = "transport.mjs"
+
+
+class Agent(NodeScript):
+    """Asks a server with @ag-ui/client's HttpAgent."""
+
+    script = "agent.mjs"
+
+    def run(self, port: int, given: Any, accept: str) -> tuple[list[Event], str | None]:
+        """What an application sees of a run: its events, and why it failed."""
+        answer = self.ask({"url": f"http://127.0.0.1:{port}/agent", "accept": accept, "input": given})
+        return answer["events"], answer["error"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 
 
@@ -15,4 +17,22 @@ def servers_in(directory: Path) -> list[int]:
                 found.append(int(process.name))
         except OSError:
             continue
+    return found
+
+
+def listening(process: int) -> set[str]:
+    """Where a process listens on TCP, as `ADDRESS:PORT`."""
+    sockets = set()
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):
+            sockets.add(descriptor.readlink().name.removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in sockets:
+                address, _, port = local.partition(":")
+                packed = bytes.fromhex(address)
+                words = (packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
+                found.add(f"{ip_address(b''.join(words))}:{int(port, 16)}")
     return found

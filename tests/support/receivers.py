@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -35,11 +37,11 @@ class Received:
     traces: list[ExportTraceServiceRequest] = field(default_factory=list)
     metrics: list[ExportMetricsServiceRequest] = field(default_factory=list)
 
-    def span_names(self) -> list[str]:
-        """The names of all spans, in order of arrival."""
+    def otlp_spans(self) -> list[Span]:
+        """All spans as they were sent, in order of arrival."""
         return [
-            span.name
-            for request in self.traces
+            span
+            for request in list(self.traces)
             for resource in request.resource_spans
             for scope in resource.scope_spans
             for span in scope.spans
@@ -55,6 +57,10 @@ class Received:
             for span in scope.spans
         ]
 
+    def span_names(self) -> list[str]:
+        """The names of all spans, in order of arrival."""
+        return [span.name for span in self.otlp_spans()]
+
     def resource(self) -> dict[str, str]:
         """The resource attributes of the first trace request."""
         attributes = self.traces[0].resource_spans[0].resource.attributes
@@ -69,6 +75,15 @@ class Received:
                     for point in metric.sum.data_points if metric.name == name else ():
                         latest[point.attributes[0].value.string_value] = point.as_int
         return latest
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that was killed is nothing to tell of."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def _as_json(span: Span) -> dict[str, Any]:
@@ -123,6 +138,8 @@ def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers["content-encoding"] == "gzip":
+                body = gzip.decompress(body)
             received.paths.append(self.path)
             received.headers.append({name.lower(): value for name, value in self.headers.items()})
             received.sizes.append(len(body))
@@ -138,8 +155,7 @@ def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             """Nothing on standard error."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     received.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -26,7 +26,7 @@ SSE = "text/event-stream"
 @contextmanager
 def served(app: Any, **options: Any) -> Iterator[int]:
     """Serve an ASGI application with uvicorn; the port."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, lifespan="off", **options)
+    config = uvicorn.Config(app, **{"host": "127.0.0.1", "port": 0, "log_config": None, "lifespan": "off", **options})
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
