@@ -89,6 +89,13 @@ class Settings(BaseModel):
             "ended in the run."
         ),
     )
+    raw_usage: bool = Field(
+        default=False,
+        description=(
+            "Whether token counts are taken from RAW events of LangChain's model calls (ag-ui-langgraph sends them): "
+            "usage for each agent. Nothing else of a RAW event is looked at."
+        ),
+    )
     metrics: bool = Field(default=True, description="Whether metrics are recorded.")
     agent_name: str | None = Field(
         default=None, description="The name of a run's own agent where the caller gives none."

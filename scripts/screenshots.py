@@ -1,6 +1,6 @@
-"""Make the pictures of the documentation: the demonstration, as Phoenix shows it, and the alert of its failure.
+"""Make the pictures of the documentation: the demonstration, the alert of its failure, and smolagents, in Phoenix.
 
-    python scripts/screenshots.py
+    python scripts/screenshots.py [demonstration] [alert] [smolagents]     # all where none is named
 
 Needs the test extra, Chromium, Prometheus, Alertmanager and the collector; look at what it made before committing it.
 """
@@ -18,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from agui_otel.cli.demo import PROJECT  # noqa: E402
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, session_url, trace_url  # noqa: E402
+from scripts.compare_smolagents import OURS, ROWS, THEIRS  # noqa: E402
 from tests.support import monitoring  # noqa: E402
 from tests.support.browser import browser_page  # noqa: E402
 from tests.support.pipeline import Pipeline, demonstrate, pipeline, service  # noqa: E402
@@ -25,11 +26,30 @@ from tests.support.pipeline import Pipeline, demonstrate, pipeline, service  # n
 IMAGES = ROOT / "docs" / "images"
 
 
-def main() -> None:
-    """Make all pictures."""
+def main(wanted: list[str]) -> None:
+    """Make the pictures that are wanted."""
     IMAGES.mkdir(exist_ok=True)
-    picture_demonstration()
-    picture_alert()
+    for name, make in PICTURES.items():
+        if not wanted or name in wanted:
+            make()
+
+
+def picture_smolagents() -> None:
+    """Run two parallel agents, one of which fails, and take a picture of what each tracer has of it."""
+    number = next(str(number) for number, row in enumerate(ROWS) if row.case == "fails_in_parallel")
+    with tempfile.TemporaryDirectory() as directory, EmbeddedPhoenix(Path(directory)) as server:
+        for way, picture, first in (
+            (OURS, "smolagents-agui-otel.png", "invoke_agent web"),
+            (THEIRS, "smolagents-openinference.png", "other.run"),
+        ):
+            command = [sys.executable, "scripts/compare_smolagents.py", "--one", number, way, server.url, way]
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            spans = PhoenixClient(server.url).wait_for_spans(way, 10)
+            with browser_page(height=760) as page:
+                page.goto(trace_url(server.url, spans[0]["context"]["trace_id"]))
+                page.get_by_text(first).last.click(timeout=60_000)
+                page.wait_for_timeout(2500)
+                page.screenshot(path=IMAGES / picture)
 
 
 def picture_demonstration() -> None:
@@ -69,5 +89,7 @@ def _page(running: Pipeline) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
+PICTURES = {"demonstration": picture_demonstration, "alert": picture_alert, "smolagents": picture_smolagents}
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -32,6 +32,7 @@ HEAVY = {
     "phoenix",
     "requests",
     "rich",
+    "smolagents",
     "sqlalchemy",
     "starlette",
     "uvicorn",

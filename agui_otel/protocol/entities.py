@@ -315,6 +315,7 @@ class Subagent(Agent):
     parent_subagent_id: str | None = None
     parent_message_id: str | None = None
     dispatched_by: ToolCall | None = None
+    asked: str | None = None
     interrupt_ids: tuple[str, ...] = ()
     restarted = False
 

@@ -175,5 +175,4 @@ def add_usage(scope: Scope, owner: Agent, event: Event) -> None:
     """Usage in an event's metadata counts under the event's owner; under the run where no span stands for that."""
     metadata = event.get("metadata")
     if isinstance(metadata, dict) and "usage" in metadata:
-        agent = scope.run if owner.tag in scope.strangers else owner
-        add_to(agent.usage, read_usage(metadata["usage"]))
+        add_to(scope.owner_of_usage(owner).usage, read_usage(metadata["usage"]))

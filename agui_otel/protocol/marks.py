@@ -13,8 +13,12 @@ from agui_otel.protocol.lineage import opener
 from agui_otel.protocol.scope import Scope
 from agui_otel.protocol.state import StateWrite
 from agui_otel.protocol.transitions import Custom, StateWritten, UnknownEvent
+from agui_otel.protocol.usage import add_to, langchain_usage
 
 Event = dict[str, Any]
+
+MAX_RAW_USAGE = 100_000
+"""Model calls of one run whose tokens are taken from RAW events: their ids are kept, each counts once."""
 
 MAX_FOLDS = 1000
 """Distinct steps, and activities, kept for one agent; more are folded under the empty name."""
@@ -118,9 +122,14 @@ def activity(scope: Scope, event: Event, at: int) -> Agent:
 
 
 def raw(scope: Scope, event: Event, _at: int) -> Agent:
-    """RAW: counted, never looked at."""
+    """RAW: counted, and never looked at, but for the token counts of LangChain's model calls where they are wanted."""
     owner = scope.writer(event.get("subagentRunId"))
     owner.nearest_open().raws += 1
+    if scope.options.raw_usage:
+        found = langchain_usage(event["event"])
+        if found is not None and found[0] not in scope.raw_usage_of and len(scope.raw_usage_of) < MAX_RAW_USAGE:
+            scope.raw_usage_of.add(found[0])
+            add_to(scope.owner_of_usage(owner).usage, (found[1],))
     return owner
 
 

@@ -41,6 +41,7 @@ class Options:
     ``tool_failed``: called with a tool's name and its result; a true value makes the call an error, a string is its
     ``error.type``. AG-UI has no error flag on results.
     ``steps``: whether each step is told, or only what is folded of them on their owners.
+    ``raw_usage``: whether RAW events are searched for the token counts of LangChain's model calls.
     ``borrowed``: whether event dicts stay the caller's, who may change them later: the state that they carry is copied.
     """
 
@@ -49,6 +50,7 @@ class Options:
     tool_failed: ToolFailed | None = None
     borrowed: bool = False
     steps: bool = False
+    raw_usage: bool = False
 
 
 class Scope:
@@ -96,6 +98,7 @@ class Scope:
         self.continued_subagents: set[str] = set()
         self.continued_calls: set[str] = set()
         self.raised: dict[str, InterruptRaised] = {}
+        self.raw_usage_of: set[str] = set()
         self.reported_usage: dict[tuple[str | None, str | None], Usage] = {}
         self.terminal_at: int | None = None
         self.custom_interrupts: list[str | None] = []
@@ -141,6 +144,10 @@ class Scope:
         self.run.violations += 1
         self.run.in_midst |= rule in _IN_MIDST
         self.out.append(Remark(self.run, True, rule, message, self.index, self.type, at))
+
+    def owner_of_usage(self, owner: Agent) -> Agent:
+        """Who tokens of `owner` are told under: the run where no span stands for that agent."""
+        return self.run if owner.tag in self.strangers else owner
 
     def writer(self, tag: str | None) -> Agent:
         """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only.

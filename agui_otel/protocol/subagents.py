@@ -60,6 +60,9 @@ def _describe(subagent: Subagent, event: Event) -> None:
     subagent.name = event["name"]
     subagent.description = event.get("description") or subagent.description
     subagent.timestamp = event.get("timestamp")
+    metadata = event.get("metadata")
+    asked = metadata.get("input") if isinstance(metadata, dict) else None
+    subagent.asked = asked if isinstance(asked, str) else subagent.asked
 
 
 def _remembered(scope: Scope, ident: str, named: Named, at: int) -> Subagent | None:

@@ -110,3 +110,38 @@ def summed(entries: Iterable[Usage]) -> Totals:
     total: Totals = {}
     add_to(total, entries)
     return total
+
+
+def langchain_usage(raw: Any) -> tuple[str, Usage] | None:
+    """The message id and the token counts of a LangChain ``on_chat_model_end`` event, as ag-ui-langgraph sends it raw.
+
+    Its output message has ``usage_metadata`` (``input_tokens``, ``output_tokens``, ``total_tokens`` and the details of
+    both) and names the model in ``response_metadata``; the event's metadata has ``ls_provider``. Nothing else of it is
+    looked at. None for any other event.
+    """
+    if not isinstance(raw, dict) or raw.get("event") != "on_chat_model_end":
+        return None
+    message = _dict(_dict(raw.get("data")).get("output"))
+    counts, ident = message.get("usage_metadata"), _text(message.get("id"))
+    if not isinstance(counts, dict) or ident is None:
+        return None
+    about, given, made = (
+        _dict(raw.get("metadata")),
+        _dict(counts.get("input_token_details")),
+        _dict(counts.get("output_token_details")),
+    )
+    model = _text(_dict(message.get("response_metadata")).get("model_name")) or _text(about.get("ls_model_name"))
+    return ident, Usage(
+        _text(about.get("ls_provider")),
+        model,
+        input=_count(counts.get("input_tokens")),
+        output=_count(counts.get("output_tokens")),
+        total=_count(counts.get("total_tokens")),
+        reasoning=_count(made.get("reasoning")),
+        cached_input=_count(given.get("cache_read")),
+        cache_write_input=_count(given.get("cache_creation")),
+    )
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from opentelemetry.trace import Link
@@ -161,7 +162,13 @@ class AgentSpans:
             self._content.description(subagent.description, attributes)
 
     def _tell_input(self, subagent: Subagent, attributes: Attributes) -> int:
-        """A subagent's input: its parent tool call's arguments, of which this says how many; else its description."""
+        """A subagent's input: what its announcement says; else its parent tool call's arguments; else its description.
+
+        Returns how many characters of arguments need not be told any more.
+        """
+        if subagent.asked is not None:
+            self._content.agent_input(subagent.asked, attributes)
+            return sys.maxsize
         tool = subagent.dispatched_by
         if tool is not None and tool.parts:
             self._content.agent_input(tool.text, attributes, tool.chars)
@@ -172,6 +179,7 @@ class AgentSpans:
 
     def _let_go_of_description(self, subagent: Subagent) -> None:
         """It has been told; thread memory keeps its beginning, where content is captured."""
+        subagent.asked = None
         if subagent.description is not None:
             kept = subagent.description[:MAX_REMEMBERED] if self._content.text_limit else None
             subagent.description = kept

@@ -99,6 +99,7 @@ class Session:
                 guarded_verdict(observer.tool_failed, boundary),
                 borrowed=True,
                 steps=settings.steps == "spans",
+                raw_usage=settings.raw_usage,
             ),
             given=guarded_input(given, boundary),
             agent_name=agent_name or settings.agent_name,
@@ -333,6 +334,23 @@ class Session:
         if self._current is not None:
             context = set_span_in_context(self._current, context)
         return with_presence(context, self.presence)
+
+    def span_of(self, subagent_run_id: str | None, tool_call_id: str | None) -> Span | None:
+        """The span of a tool call, or, where none is named, of a subagent, or of the run; None while there is none.
+
+        For the producer's side: it may be asked from any thread.
+        """
+        scope = self._tracker.scope
+        if scope is None:
+            return None
+        entity = (
+            scope.tools.get(tool_call_id)
+            if tool_call_id is not None
+            else scope.subagents.get(subagent_run_id)
+            if subagent_run_id is not None
+            else scope.run
+        )
+        return entity.handle.span if entity is not None and entity.handle is not None else None
 
     @property
     def has_started(self) -> bool:

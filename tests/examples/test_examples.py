@@ -82,6 +82,44 @@ def test_subscriber_names_the_pages_of_its_runs() -> None:
     assert 2 == len(set(pages))
 
 
+def test_a_team_of_smolagents_shows_its_tree() -> None:
+    """Three levels, two of them at work at once; each agent has its tokens."""
+    shown = run("smolagents_team.py")
+    assert "Go to Brest for tides, to Kiel for calm water." == shown.splitlines()[0]
+    agents = re.findall(r"^([│├└─ ]*)(invoke_agent \w+|execute_tool \w+_searcher|usage \w+)", shown, re.M)
+    assert [
+        (0, "invoke_agent manager"),
+        (2, "invoke_agent research_lead"),
+        (3, "execute_tool brest_searcher"),
+        (4, "invoke_agent brest_searcher"),
+        (5, "usage script"),
+        (3, "execute_tool kiel_searcher"),
+        (4, "invoke_agent kiel_searcher"),
+        (5, "usage script"),
+        (3, "usage script"),
+        (1, "usage script"),
+    ] == [(len(indent) // 3, name) for indent, name in agents]
+
+
+def test_a_team_of_smolagents_as_events() -> None:
+    """What a front end gets: three subagents, each told from its start to its end."""
+    kinds = [line.split(" ")[0] for line in run("smolagents_team.py", "--events").splitlines()]
+    assert (3, 3, "RUN_STARTED", "RUN_FINISHED") == (
+        kinds.count("SUBAGENT_STARTED"),
+        kinds.count("SUBAGENT_FINISHED"),
+        kinds[0],
+        kinds[-1],
+    )
+
+
+def test_a_team_of_smolagents_sends_its_trace() -> None:
+    """With an address the spans arrive there."""
+    with http_receiver() as received:
+        sent = run("smolagents_team.py", received.url).splitlines()[-1]
+        assert f"sent to {received.url}, project default" == sent
+    assert 4 == len([name for name in received.span_names() if name.startswith("invoke_agent")])
+
+
 def test_the_server_streams_its_events_and_traces_them() -> None:
     """A request is answered with the agent's events, and its run arrives at the receiver when the server stops."""
     command = [sys.executable, "-m", "uvicorn", "examples.fastapi_server:app"]

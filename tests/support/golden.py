@@ -66,6 +66,7 @@ def spans(
     steps: Literal["events", "spans"] = "events",
     memory: ThreadMemory | None = None,
     minted: Minted | None = None,
+    **settings: Any,
 ) -> Captured:
     """A recording traced with its receive times, after the earlier runs of its thread.
 
@@ -74,7 +75,7 @@ def spans(
     """
     captured = capture()
     observer = Observer(
-        Settings(capture="full", steps=steps, thread_memory_timeout=20),
+        Settings(capture="full", steps=steps, thread_memory_timeout=20, **settings),
         captured.tracer_provider,
         captured.meter_provider,
         memory=InProcessMemory(clock=clock) if memory is None else memory,

@@ -139,10 +139,14 @@ class TestAgents:
             (subagent("sub", call="c", description="searches"), done("sub", result="r"), '{"q":1}', "r"),
             (subagent("sub", description="searches"), done("sub"), "searches", "said"),
             (subagent("sub"), done("sub", result={"a": 1}), None, '{"a":1}'),
+            (subagent("sub", call="c", metadata={"input": "the task"}), done("sub"), "the task", "said"),
+            (subagent("sub", call="c", metadata={"input": {"no": "text"}}), done("sub"), '{"q":1}', "said"),
         ],
     )
     def test_a_subagents_input_and_output(self, started_: Any, ended: Any, input_: Any, output: Any) -> None:
-        """The arguments of its parent tool call, else its description; its result, else its last message."""
+        """What its metadata says, else its parent tool call's arguments, else its description; its result, else what
+        it said last.
+        """
         traced = trace(
             started(),
             tool("c", "search", '{"q":', "1}"),

@@ -11,6 +11,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from agui_otel import Settings, trace_events
 from agui_otel.protocol.usage import Usage, read_usage, summed
 from agui_otel.testing import capture
+from tests.support.golden import spans
 from tests.support.traced import Thread, Traced, trace
 from tests.support.wire import custom, done, event, failed, finished, started, subagent, text
 
@@ -151,6 +152,84 @@ class TestWhoseTokens:
         assert Usage("p", "m", input=60, output=30, total=90, reasoning=5) == whole.minus(Usage("p", "m", 40, 20))
         assert None is whole.minus(Usage("p", "m", input=100, output=50, reasoning=5))
         assert whole == whole.minus(None)
+
+
+def model_end(ident: str, tag: str | None = None, **counts: Any) -> Any:
+    """A RAW event as ag-ui-langgraph sends it when a model call of LangChain's has ended."""
+    output = {
+        "id": ident,
+        "content": "a secret",
+        "usage_metadata": {"input_tokens": 400, "output_tokens": 60, "total_tokens": 460, **counts},
+        "response_metadata": {"model_name": "big"},
+    }
+    raw = {"event": "on_chat_model_end", "data": {"output": output}, "metadata": {"ls_provider": "openai"}}
+    return event("RAW", tag, event=raw)
+
+
+class TestRawUsage:
+    """`raw_usage`: the token counts of LangChain's model calls, out of RAW events, and nothing else of them."""
+
+    def test_the_recording(self) -> None:
+        """Each owner that the stream states has its counts, and the run's entries leave no remainder."""
+        captured = spans("raw_single", raw_usage=True)
+        traced = Traced(captured, (), captured.spans)
+        assert [
+            ("usage fake-big", 900, 95, RUN),
+            ("usage fake-small", 460, 70, "invoke_agent researcher"),
+        ] == spent(traced)
+        assert (225, 115) == tuple(
+            traced.attributes(f"usage fake-{size}")["llm.token_count.prompt_details.cache_read"]
+            for size in ("big", "small")
+        )
+
+    def test_only_where_it_is_wanted(self) -> None:
+        """By default RAW events are never looked at."""
+        assert [] == spent(trace(started(), model_end("1"), finished()))
+
+    def test_once_for_each_message(self) -> None:
+        """The same message's counts come again in later events; a message without an id is none."""
+        events = [model_end("1"), model_end("1"), model_end("2"), model_end("")]
+        assert [("usage big", 800, 120, RUN)] == spent(trace(started(), *events, finished(), raw_usage=True))
+
+    def test_the_run_has_the_remainder(self) -> None:
+        """What its own entries count beyond that."""
+        entry = {"provider": "openai", "model": "big", "inputTokens": 500, "outputTokens": 60, "totalTokens": 560}
+        traced = trace(
+            started(), subagent("s"), model_end("1", "s"), done("s"), finished(usage=[entry]), raw_usage=True
+        )
+        assert [("usage big", 100, 0, RUN), ("usage big", 400, 60, "invoke_agent researcher")] == spent(traced)
+
+    def test_of_an_agent_that_no_span_stands_for(self) -> None:
+        """It counts under the run."""
+        assert [("usage big", 400, 60, RUN)] == spent(
+            trace(started(), model_end("1", "stranger"), finished(), raw_usage=True)
+        )
+
+    def test_nothing_else_is_taken(self) -> None:
+        """The message's content is nowhere."""
+        traced = trace(started(), model_end("1"), finished(), raw_usage=True)
+        assert "secret" not in traced.tree("*", events=("*",))
+
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            None,
+            "on_chat_model_end",
+            {"event": "on_chat_model_stream", "data": {"output": {"id": "1", "usage_metadata": {"input_tokens": 1}}}},
+            {"event": "on_chat_model_end"},
+            {"event": "on_chat_model_end", "data": {"output": None}},
+            {"event": "on_chat_model_end", "data": {"output": {"id": "1", "usage_metadata": None}}},
+            {"event": "on_chat_model_end", "data": {"output": {"id": 1, "usage_metadata": {"input_tokens": 1}}}},
+        ],
+    )
+    def test_other_raw_events(self, raw: Any) -> None:
+        """They are not looked at any further."""
+        assert [] == spent(trace(started(), event("RAW", event=raw), finished(), raw_usage=True))
+
+    def test_a_count_that_is_none(self) -> None:
+        """It is left out."""
+        traced = trace(started(), model_end("1", input_tokens="many"), finished(), raw_usage=True)
+        assert [("usage big", None, 60, RUN)] == spent(traced)
 
 
 @pytest.mark.parametrize(
