@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from agui_otel.config import Settings
 from agui_otel.tracing.semconv import (
     EXCEPTION_MESSAGE,
     GEN_AI_AGENT_DESCRIPTION,
@@ -287,3 +288,18 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def content_of(
+    settings: Settings, exports_to_phoenix: bool, redact: Redact | None, *, on_error: Callable[[], None]
+) -> Content:
+    """What may be seen with these settings, given whether `setup()` itself exports to Phoenix."""
+    return Content(
+        capture=settings.capture_content(exports_to_phoenix),
+        hide_inputs=settings.hide_inputs,
+        hide_outputs=settings.hide_outputs,
+        max_value=settings.max_value,
+        redact=redact,
+        dialect=settings.dialect,
+        on_error=on_error,
+    )

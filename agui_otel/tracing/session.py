@@ -26,14 +26,14 @@ from agui_otel.protocol.tracker import Tracker
 from agui_otel.tracing import ambient, background, ending
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.clock import EventClock, TimedByEvents
-from agui_otel.tracing.content import Content
+from agui_otel.tracing.content import content_of
 from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of, refusal
 from agui_otel.tracing.holding import Held
 from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_input, guarded_verdict
 from agui_otel.tracing.inside import Presence, wants_usage, watch_inside, with_presence
 from agui_otel.tracing.memory import ThreadMemory
-from agui_otel.tracing.metrics import Instruments, instruments
+from agui_otel.tracing.metrics import instruments
 from agui_otel.tracing.remembering import Remembering, memory_of
 from agui_otel.tracing.spans import SpanWriter
 
@@ -84,7 +84,9 @@ class Session:
         provider = observer.tracer_provider if observer.tracer_provider is not None else get_tracer_provider()
         metrics = instruments(observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics)
         boundary = Boundary(metrics)
-        content = _content(observer, metrics)
+        content = content_of(
+            settings, observer.phoenix, observer.redact, on_error=partial(metrics.observer_error, "redact")
+        )
         memory = memory_of(settings, observer.memory)
         metrics.watch(memory)
         watched = watch_inside(provider)
@@ -395,16 +397,3 @@ def _never(_event: object, _at: int) -> bool:
 def _dropped(_event: object, _at: int) -> bool:
     """Nothing is received after the end."""
     return True
-
-
-def _content(observer: Observer, metrics: Instruments) -> Content:
-    settings = observer.settings
-    return Content(
-        capture=settings.capture_content(observer.phoenix),
-        hide_inputs=settings.hide_inputs,
-        hide_outputs=settings.hide_outputs,
-        max_value=settings.max_value,
-        redact=observer.redact,
-        dialect=settings.dialect,
-        on_error=partial(metrics.observer_error, "redact"),
-    )
