@@ -23,7 +23,7 @@ from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.hooks import Method, argument, hooks, outermost
 from agui_otel.smolagents.steps import Source, follow
 from agui_otel.smolagents.values import tool_failed
-from agui_otel.tracing.ending import reason_of
+from agui_otel.tracing.ending import Reason, reason_of
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.session import Session
 
@@ -113,8 +113,13 @@ class SmolagentsTracing:
         session.begin()
         bridge = Bridge(session.feed, agent, thread_id=thread, run_id=run, session=session)
         bridge.root.awaited = False
-        bridge.begin(task, extra)
-        return TracedRun(bridge, session)
+        traced = TracedRun(bridge, session)
+        try:
+            bridge.begin(task, extra)
+        except Exception:
+            traced.end("exhausted")
+            raise
+        return traced
 
     def _thread_of(self, agent: Any, *, keep: bool) -> str:
         given = self._thread_id(agent) if self._thread_id is not None else None
@@ -133,21 +138,28 @@ class TracedRun:
 
     def returned(self, result: Any) -> None:
         """The run returned."""
-        self._bridge.finish(result)
-        self.session.finish("exhausted")
+        try:
+            self._bridge.finish(result)
+        finally:
+            self.end("exhausted")
 
     def failed(self, error: BaseException) -> None:
         """The run raised. What is no Exception stops it (Ctrl-C)."""
-        if isinstance(error, Exception):
+        if not isinstance(error, Exception):
+            self.end(reason_of(error), error)
+            return
+        try:
             self._bridge.fail(error)
-            self.session.finish("exhausted")
-        else:
-            self.session.finish(reason_of(error), error)
-            self._bridge.abandon()
+        finally:
+            self.end("exhausted")
 
     def left(self, error: BaseException) -> None:
         """The consumer of the run's steps left. In the middle of a step smolagents makes a RuntimeError of that."""
-        self.session.finish("disconnected", error)
+        self.end("disconnected", error)
+
+    def end(self, reason: Reason, error: BaseException | None = None) -> None:
+        """Nothing more of the run is told."""
+        self.session.finish(reason, error)
         self._bridge.abandon()
 
 

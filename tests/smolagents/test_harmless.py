@@ -12,6 +12,7 @@ from agui_otel.smolagents.bridge import Bridge
 from agui_otel.smolagents.invocation import Invocation
 from agui_otel.smolagents.steps import CodeStep, FinalStep, PlanningStep, Step
 from agui_otel.tracing.boundary import Boundary
+from agui_otel.tracing.ending import open_sessions
 from agui_otel.tracing.session import Session
 from tests.support.agent_cases import CASES, RAISES
 from tests.support.agent_trees import TASK, quiet
@@ -59,10 +60,11 @@ BARE = {name: outcome(name) for name in CHOSEN}
 
 @pytest.mark.parametrize(("kind", "name"), FAULTS, ids=lambda value: getattr(value, "__name__", value))
 def test_a_plain_run_is_what_it_is(kind: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Returned values and exceptions, in every case, whatever of ours fails."""
+    """Returned values and exceptions, in every case, whatever of ours fails; and no trace stays open."""
     monkeypatch.setattr(kind, name, broken)
     with trace_smolagents(tracer_provider=TracerProvider()):
         assert {name: outcome(name) for name in CHOSEN} == BARE
+    assert open_sessions() == 0
 
 
 @pytest.mark.parametrize(
