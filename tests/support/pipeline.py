@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -144,11 +145,12 @@ def replay(handle: Handle, *names: str) -> None:
 
 
 def play(handle: Handle, events: Sequence[dict[str, Any]], *, until: int | None = None, **options: Any) -> None:
-    """Trace a run of `planner`; its consumer leaves after `until` events."""
+    """Trace a run of `planner`, another one each time; its consumer leaves after `until` events."""
+    source = events if "input" in options else _anew(events)
 
     async def consume() -> None:
         stream = trace_events(
-            _source(events),
+            _source(source),
             agent_name="planner",
             tracer_provider=handle.tracer_provider,
             meter_provider=handle.meter_provider,
@@ -162,6 +164,12 @@ def play(handle: Handle, events: Sequence[dict[str, Any]], *, until: int | None 
                 return
 
     asyncio.run(consume())
+
+
+def _anew(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same run under another id: under its own it would be the same run, told again."""
+    run_id = uuid4().hex
+    return [{**event, "runId": run_id} if "runId" in event else event for event in events]
 
 
 def demonstrate(handle: Handle) -> None:
