@@ -48,8 +48,8 @@ MAX_UNDECIDED = 16
 """Payloads of a response that are looked at before it is taken to be no AG-UI stream."""
 
 
-MAX_WAITING = 16
-MAX_WAIT_NS = 250_000_000
+MAX_WAITING = 32
+MAX_WAIT_NS = 500_000_000
 """Deltas that wait to be read together, and how much older than the newest the first may be."""
 
 
@@ -319,13 +319,16 @@ def _decoder_for(media: str, limit: int) -> Decoder | None:
 
 
 def _is_one_delta(chunk: bytes) -> bool:
-    """Whether a piece of a body looks like one small delta of a text, a reasoning or a call's arguments."""
-    return (
-        len(chunk) < 1024
-        and (b'_CONTENT"' in chunk or b'_CALL_ARGS"' in chunk)
-        and chunk.count(b'"type"') == 1
-        and chunk.endswith(b"\n")
-    )
+    """Whether a piece of a body is one small delta of a text, a reasoning or a call's arguments, as encoders write it."""
+    return len(chunk) < 1024 and chunk.startswith(_DELTAS) and chunk.find(b"\n") >= len(chunk) - 2
+
+
+_DELTAS = tuple(
+    f'{frame}{{"type":{space}"{kind}"'.encode()
+    for kind in ("TEXT_MESSAGE_CONTENT", "TOOL_CALL_ARGS", "REASONING_MESSAGE_CONTENT")
+    for frame in ("data: ", "")
+    for space in ("", " ")
+)
 
 
 def _is_agui(payloads: Sequence[Payload], *, asked: bool) -> bool | None:

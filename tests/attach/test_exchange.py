@@ -64,10 +64,10 @@ def test_deltas_do_not_wait_long() -> None:
     exchange, _ = begun()
     heard(exchange, *HALF[:-1])
     heard(exchange, DELTA, at=START + 1 * MS)
-    heard(exchange, DELTA, at=START + 240 * MS)
+    heard(exchange, DELTA, at=START + 490 * MS)
     assert 0 == last(exchange)
-    heard(exchange, DELTA, at=START + 300 * MS)
-    assert 300 == last(exchange)
+    heard(exchange, DELTA, at=START + 550 * MS)
+    assert 550 == last(exchange)
     exchange.end("exhausted")
 
 
