@@ -319,7 +319,7 @@ def _decoder_for(media: str, limit: int) -> Decoder | None:
 
 
 def _is_one_delta(chunk: bytes) -> bool:
-    """Whether a piece of a body is one small delta of a text, a reasoning or a call's arguments, as encoders write it."""
+    """Whether a piece of a body is one small delta of a text, a reasoning or a call, as encoders write it."""
     return len(chunk) < 1024 and chunk.startswith(_DELTAS) and chunk.find(b"\n") >= len(chunk) - 2
 
 
