@@ -17,15 +17,16 @@ from smolagents.agents import AgentError, AgentGenerationError
 from agui_otel.smolagents.frames import Call, Frame
 from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
-from agui_otel.smolagents.late import LateSpan
+from agui_otel.smolagents.late import MOST_PATIENCE, PATIENCE, LateSpan
 from agui_otel.smolagents.values import answer_of, clean, described_each, shown, text_of
 from agui_otel.tracing.session import Session
 
 Event = dict[str, Any]
 
-_running: dict[int, list[Bridge]] = {}
-"""Which bridges run an agent object: interrupting it would stop all of them."""
-_running_lock = threading.Lock()
+_running: set[Invocation] = set()
+"""Those at work in this process: interrupting an agent object would stop all of its. Without a lock, and changed in
+single steps: a collection of garbage may end a stream at any point in here.
+"""
 
 
 class Interrupted(AgentGenerationError):  # type: ignore[misc]  # noqa: N818 (nothing is wrong)
@@ -83,7 +84,8 @@ class Bridge:
         with self.lock:
             self.root.close_rest()
             if answer is not None:
-                self.root.say(text_of(answer) or json.dumps(answer, ensure_ascii=False))
+                said = text_of(answer)
+                self.root.say(said if said or isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
             self._end("RUN_FINISHED", threadId=self.thread_id, runId=self.run_id, result=answer)
 
     def fail(self, error: BaseException) -> None:
@@ -118,7 +120,7 @@ class Bridge:
             subagent.emit(
                 "SUBAGENT_STARTED",
                 name=name_of(agent),
-                description=_description(agent),
+                description=quietly(_said, agent, "description"),
                 parentSubagentRunId=above.id,
                 parentToolCallId=call.id if call is not None else None,
                 parentMessageId=caller.message_id,
@@ -127,19 +129,14 @@ class Bridge:
         return subagent
 
     def _enter(self, invocation: Invocation) -> None:
-        with self.lock:
-            self._open.append(invocation)
-        with _running_lock:
-            _running.setdefault(id(invocation.agent), []).append(self)
+        self._open.append(invocation)
+        _running.add(invocation)
 
     def left(self, invocation: Invocation) -> None:
         """An invocation has ended."""
-        self._open.remove(invocation)
-        with _running_lock:
-            bridges = _running[id(invocation.agent)]
-            bridges.remove(self)
-            if not bridges:
-                del _running[id(invocation.agent)]
+        if invocation in self._open:
+            self._open.remove(invocation)
+        _running.discard(invocation)
 
     def below(self, invocation: Invocation) -> list[Invocation]:
         """The open invocations that `invocation` called, the latest first."""
@@ -161,15 +158,12 @@ class Bridge:
                 self.left(invocation)
 
     def stop(self) -> None:
-        """Ask all agents at work to stop, which they do where they would begin a step. Never waits."""
-        with self.lock:
-            self._stopping = True
-            agents = [invocation.agent for invocation in self._open]
-        for agent in agents:
-            with _running_lock:
-                ours_alone = all(bridge is self for bridge in _running.get(id(agent), ()))
-            if ours_alone:
-                quietly(agent.interrupt)
+        """Ask all agents at work to stop, which they do where they would begin a step. Never waits, not for a lock."""
+        self._stopping = True
+        for invocation in list(self._open):
+            at_work = [one for one in list(_running) if one.agent is invocation.agent]
+            if all(one.bridge is self for one in at_work):
+                quietly(invocation.agent.interrupt)
 
     def check(self, agent: Any) -> None:
         """Raises where a run that is to stop would go on."""
@@ -182,7 +176,13 @@ class Bridge:
             return None
         here = get_current()
         ident = call.id if call is not None else None
-        return set_span_in_context(LateSpan(self.session, here, invocation.id, ident, lambda: self.pulled), here)
+        return set_span_in_context(LateSpan(self.session, here, invocation.id, ident, self._patience), here)
+
+    def _patience(self) -> float:
+        """Seconds that it is worth to wait for whoever traces a stream to come to what it has been told."""
+        if self._stopping:
+            return 0.0
+        return MOST_PATIENCE if self.pulled else PATIENCE
 
 
 def asking(task: Any, thread_id: str, run_id: str) -> Event:
@@ -193,18 +193,17 @@ def asking(task: Any, thread_id: str, run_id: str) -> Event:
 
 
 def is_interruption(error: BaseException, agent: Any) -> bool:
-    """Whether a run ended with `error` because it was asked to."""
-    if isinstance(error, Interrupted):
+    """Whether a run ended with `error` because it was asked to. What is no Exception stops it (Ctrl-C)."""
+    if isinstance(error, Interrupted) or not isinstance(error, Exception):
         return True
     return type(error) is AgentError and str(error) == INTERRUPTED and bool(getattr(agent, "interrupt_switch", False))
 
 
 def name_of(agent: Any) -> str:
     """The agent's name; an agent without one has its class's."""
-    name = getattr(agent, "name", None)
-    return clean(name) if isinstance(name, str) and name else type(agent).__name__
+    return quietly(_said, agent, "name") or type(agent).__name__
 
 
-def _description(agent: Any) -> str | None:
-    found = getattr(agent, "description", None)
+def _said(agent: Any, name: str) -> str | None:
+    found = getattr(agent, name, None)
     return clean(found) if isinstance(found, str) and found else None

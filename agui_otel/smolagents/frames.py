@@ -34,6 +34,7 @@ class Call:
 class Asked:
     """What the caller of a managed agent said, before it went into the template of managed agents."""
 
+    agent: Any
     task: Any
     additional_args: Any
 

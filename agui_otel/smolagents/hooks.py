@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
+from opentelemetry.context import get_current
 from smolagents import CodeAgent, MultiStepAgent, Tool, ToolCallingAgent, local_python_executor
 from smolagents.memory import FinalAnswerStep
 
@@ -22,7 +22,7 @@ from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.invocation import Invocation
 from agui_otel.smolagents.patching import Hook, Hooks
 from agui_otel.smolagents.steps import ActionStep, CodeStep, FinalStep, PlanningStep, Source, end_step, follow
-from agui_otel.smolagents.values import result_text
+from agui_otel.smolagents.values import result_text, value_text
 
 Method = Callable[..., Any]
 
@@ -74,12 +74,14 @@ def _run(original: Method) -> Method:
 
 
 def _begin(frame: Frame, agent: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Invocation | None:
-    asked = frame.asked or Asked(argument("task", args, kwargs), argument("additional_args", args, kwargs))
+    asked = frame.asked
+    if asked is None or asked.agent is not agent:
+        asked = Asked(agent, argument("task", args, kwargs), argument("additional_args", args, kwargs))
     return frame.invocation.bridge.begin_subagent(agent, frame, asked.task, asked.additional_args)
 
 
 def _fail(subagent: Invocation, error: BaseException) -> None:
-    subagent.fail(error, interrupted=isinstance(error, GeneratorExit) or is_interruption(error, subagent.agent))
+    subagent.fail(error, interrupted=is_interruption(error, subagent.agent))
 
 
 def _streamed(begin: Callable[[], Invocation | None], source: Source) -> Source:
@@ -108,7 +110,7 @@ def _call(original: Method) -> Method:
         frame = current()
         if frame is None:
             return original(self, task, **kwargs)
-        with Within(replace(frame, asked=Asked(task, kwargs.get("additional_args")))):
+        with Within(replace(frame, asked=Asked(self, task, kwargs.get("additional_args")))):
             return original(self, task, **kwargs)
 
     return __call__
@@ -177,13 +179,13 @@ def _execute_tool_call(original: Method) -> Method:
         if frame is None or call is None:
             return original(self, tool_name, arguments, *args, **kwargs)
         entered = Frame(frame.invocation, call, call.message_id, fresh=True)
-        return _answered(entered, partial(original, self, tool_name, arguments, *args, **kwargs))
+        return _answered(entered, partial(original, self, tool_name, arguments, *args, **kwargs), result_text)
 
     return execute_tool_call
 
 
-def _answered(entered: Frame, work: Callable[[], Any]) -> Any:
-    """What `work`, which is the frame's call, returns; its return or exception is the call's result."""
+def _answered(entered: Frame, work: Callable[[], Any], text: Callable[[Any], str]) -> Any:
+    """What `work`, which is the frame's call, returns; its return, as `text`, or exception is the call's result."""
     invocation, call = entered.invocation, entered.call
     assert call is not None
     with Within(entered, quietly(invocation.bridge.context_of, invocation, call)):
@@ -192,7 +194,7 @@ def _answered(entered: Frame, work: Callable[[], Any]) -> Any:
         except BaseException as error:
             quietly(invocation.answer_failure, call, error)
             raise
-    quietly(lambda: invocation.answer(call, result_text(result)))
+    quietly(lambda: invocation.answer(call, text(result)))
     return result
 
 
@@ -202,16 +204,21 @@ def _tool_call(original: Method) -> Method:
         frame = current()
         if frame is None:
             return original(self, *args, **kwargs)
-        if frame.fresh and frame.call is not None and frame.call.name == self.name:
+        if quietly(_is_announced, frame, self):
             with Within(replace(frame, fresh=False)):
                 return original(self, *args, **kwargs)
         call = quietly(_called_inside, frame, self, args, kwargs)
         if call is None:
             return original(self, *args, **kwargs)
         entered = Frame(frame.invocation, call, frame.message_id)
-        return _answered(entered, partial(original, self, *args, **kwargs))
+        return _answered(entered, partial(original, self, *args, **kwargs), value_text)
 
     return __call__
+
+
+def _is_announced(frame: Frame, tool: Any) -> bool:
+    """Whether this is the tool of the frame's call, which has been told."""
+    return frame.fresh and frame.call is not None and bool(frame.call.name == tool.name)
 
 
 def _called_inside(frame: Frame, tool: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -222,18 +229,25 @@ def _called_inside(frame: Frame, tool: Any, args: tuple[Any, ...], kwargs: Mappi
 
 
 def _thread_pool(original: Any) -> Any:
-    """The pool in which code runs, for its time limit: it would lose all context variables."""
+    """The pool in which code runs, for its time limit. It has no context variables of its caller's: it gets ours, and
+    OpenTelemetry's, and no others of the host's, which it would not see without us either.
+    """
 
     @wraps(original, updated=())
     def pool(*args: Any, **kwargs: Any) -> Any:
         made: ThreadPoolExecutor = original(*args, **kwargs)
-        if current() is not None:
+        frame, context = current(), get_current()
+        if frame is not None:
             submit = made.submit
 
-            def submit_in_context(work: Callable[..., Any], /, *rest: Any, **named: Any) -> Future[Any]:
-                return submit(copy_context().run, work, *rest, **named)
+            def submit_within(work: Callable[..., Any], /, *rest: Any, **named: Any) -> Future[Any]:
+                def within() -> Any:
+                    with Within(frame, context):
+                        return work(*rest, **named)
 
-            made.submit = submit_in_context  # type: ignore[method-assign]
+                return submit(within)
+
+            made.submit = submit_within  # type: ignore[method-assign]
         return made
 
     return pool

@@ -122,7 +122,7 @@ class Invocation:
             self.emit(
                 "TOOL_CALL_START",
                 toolCallId=call.id,
-                toolCallName=clean(name),
+                toolCallName=shown(name),
                 parentMessageId=call.message_id,
                 metadata=metadata or None,
             )

@@ -27,7 +27,7 @@ MOST_PATIENCE = 2.0
 class LateSpan(Span):
     """The span of a subagent, or of one of its tool calls, once `session` has made it; before, that of `context`.
 
-    `pulled`: whether whoever traces is waiting for the next event.
+    `patience`: for how many seconds the first question may wait, as things are now.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class LateSpan(Span):
         context: Context,
         subagent_run_id: str | None,
         tool_call_id: str | None,
-        pulled: Callable[[], bool],
+        patience: Callable[[], float],
     ) -> None:
         self._session = session
         self._context = context
-        self._pulled = pulled
+        self._patience = patience
         self._names = (subagent_run_id, tool_call_id)
         self._span: Span | None = None
         self._waited = False
@@ -53,8 +53,7 @@ class LateSpan(Span):
             self._span = self._session.span_of(*self._names)
             if self._span is not None:
                 return self._span
-            waited = time.monotonic() - began
-            if self._waited or waited >= MOST_PATIENCE or (waited >= PATIENCE and not self._pulled()):
+            if self._waited or time.monotonic() - began >= self._patience():
                 self._waited = True
                 return get_current_span(self._context)
             time.sleep(0.001)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -19,9 +19,15 @@ from agui_otel.smolagents.values import text_of
 Source = Generator[Any, Any, Any]
 
 
-def follow(source: Source, around: Callable[[], AbstractContextManager[None]], seen: Callable[[Any], None]) -> Source:
-    """`source` itself: pulled, thrown into and closed inside `around()`; each item is `seen` before it is passed on."""
-    advance: Callable[[], Any] = partial(next, source)
+def follow(
+    source: Iterable[Any], around: Callable[[], AbstractContextManager[None]], seen: Callable[[Any], None]
+) -> Source:
+    """`source` itself: pulled, thrown into and closed inside `around()`; each item is `seen` before it is passed on.
+
+    A subclass's may be any iterable.
+    """
+    steps = source if isinstance(source, Generator) else _generator(source)
+    advance: Callable[[], Any] = partial(next, steps)
     while True:
         with around():
             try:
@@ -33,12 +39,16 @@ def follow(source: Source, around: Callable[[], AbstractContextManager[None]], s
             sent = yield item
         except GeneratorExit:
             with around():
-                source.close()
+                steps.close()
             raise
         except BaseException as error:  # noqa: BLE001 - what the consumer throws goes in
-            advance = partial(source.throw, error)
+            advance = partial(steps.throw, error)
         else:
-            advance = partial(source.send, sent)
+            advance = partial(steps.send, sent)
+
+
+def _generator(items: Iterable[Any]) -> Source:
+    return (yield from items)
 
 
 class Step:

@@ -45,7 +45,8 @@ def trace_smolagents(
 
     Args:
         thread_id: agent -> the id of the conversation that its run belongs to (`session.id`). Where there is none, a
-            run with `reset=False` belongs to the agent's last conversation, and any other begins one.
+            run with `reset=False` belongs to the agent's last conversation, and any other begins one. So too where it
+            raises, which is logged.
         attributes: a mapping, or a callable from the run's input to one, put on every span.
         config, tracer_provider, meter_provider, redact: as for `trace_events`.
 
@@ -64,7 +65,7 @@ class SmolagentsTracing:
             raise ConfigurationError("agents of smolagents are traced already: call uninstall() of that tracing first")
         self._begin = begin
         self._thread_id = thread_id
-        self._threads: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        self._threads: dict[int, tuple[weakref.ref[Any], str]] = {}  # by identity: agents may be equal, or unhashable
         hooks.acquire()
         outermost.append(self._run)
 
@@ -122,9 +123,11 @@ class SmolagentsTracing:
         return traced
 
     def _thread_of(self, agent: Any, *, keep: bool) -> str:
-        given = self._thread_id(agent) if self._thread_id is not None else None
-        known = given or (self._threads.get(agent) if keep else None) or str(uuid4())
-        self._threads[agent] = known
+        given = quietly(self._thread_id, agent) if self._thread_id is not None else None
+        key, threads = id(agent), self._threads
+        _, last = threads.get(key, (None, None))
+        known = given or (last if keep else None) or str(uuid4())
+        threads[key] = weakref.ref(agent, lambda _: threads.pop(key, None)), known
         return known
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from inspect import getattr_static
 from typing import Any
 
 from smolagents import AgentAudio, AgentImage, AgentText
@@ -13,6 +14,8 @@ from smolagents.agents import RunResult
 
 MAX_ITEMS = 1000
 """Items of a container that is written out; one with more, at any depth together, is named by type and size."""
+
+_SIZED = (str, bytes, bytearray, list, tuple, dict, set, frozenset, range)
 
 _FAILED = re.compile(r"(Agent\w*Error): ")
 
@@ -45,17 +48,30 @@ def text_of(content: Any) -> str:
 
 
 def described(value: Any) -> str:
-    """A value by its type and size: `DataFrame 1000 x 3`, `Image 640 x 480`, `str 12`. It is not copied or printed."""
+    """A value by its type and size: `DataFrame 1000 x 3`, `Image 640 x 480`, `str 12`. It is not copied or printed.
+
+    Nor is it counted, unless it is a built-in container: a lazy object would fetch all that it stands for.
+    """
     name = type(value).__name__
     try:
-        size = getattr(value, "shape", None)
-        if not isinstance(size, tuple):
-            size = getattr(value, "size", None)
-        if isinstance(size, tuple):
+        sizes = (_attribute(value, "shape"), _attribute(value, "size"))
+        size = next((found for found in sizes if _is(found, tuple)), None)
+        if size is not None:
             return " x ".join((f"{name} {size[0]}", *map(str, size[1:]))) if size else name
-        return f"{name} {len(value)}"
     except Exception:  # noqa: BLE001 - a host's object
         return name
+    kind = next((kind for kind in _SIZED if _is(value, kind)), None)
+    return f"{name} {kind.__len__(value)}" if kind is not None else name
+
+
+def _is(value: Any, *kinds: type) -> bool:
+    """`isinstance` by what a value is: what it says of its class may be a lazy object's, or a lie."""
+    return issubclass(type(value), kinds)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    """An attribute that is there, without asking ``__getattr__`` for it: a lazy object would begin its work there."""
+    return getattr(value, name) if getattr_static(value, name, None) is not None else None
 
 
 def described_each(values: Any) -> dict[str, str] | str | None:
@@ -74,14 +90,16 @@ def plain(value: Any) -> Any:
 
 
 def _plain(value: Any, room: list[int], depth: int) -> Any:
-    if value is None or isinstance(value, bool):
+    if value is None or _is(value, bool):
         return value
-    if isinstance(value, str):
+    if _is(value, str):
         return clean(str.__str__(value))
-    if isinstance(value, int):
-        return int(value) if abs(value) < 2**53 else shown(int(value))
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else shown(value)
+    if _is(value, int):
+        whole = int.__int__(value)
+        return whole if abs(whole) < 2**53 else shown(whole)
+    if _is(value, float):
+        number = float.__float__(value)
+        return number if math.isfinite(number) else shown(number)
     room[0] -= len(value) if type(value) in (dict, list, tuple) else 0
     if room[0] < 0 or depth > 20:
         return described(value)
@@ -105,17 +123,24 @@ def arguments_text(arguments: Any) -> str:
 
 def answer_of(result: Any) -> Any:
     """What a run returned, as JSON: its output, where it was asked for the whole result."""
-    output = result.output if isinstance(result, RunResult) else result
-    if isinstance(output, AgentText):
+    output = result.output if _is(result, RunResult) else result
+    if _is(output, AgentText):
         output = output.to_string()
     written = plain(output)
-    if isinstance(written, str) and not isinstance(output, str) and not _has_size(output):
+    if isinstance(written, str) and not _is(output, str) and not _has_size(output):
         return shown(output)
     return written
 
 
 def _has_size(value: Any) -> bool:
-    return isinstance(value, AgentImage | AgentAudio) or any(hasattr(value, name) for name in ("shape", "size"))
+    sized = any(getattr_static(value, name, None) is not None for name in ("shape", "size"))
+    return sized or _is(value, AgentImage, AgentAudio)
+
+
+def value_text(result: Any) -> str:
+    """A tool's result as code holds it that called it: text as it is, else as JSON; nobody may ever print it."""
+    written = plain(result)
+    return written.strip() if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
 
 
 def result_text(result: Any) -> str:
@@ -128,8 +153,13 @@ def result_text(result: Any) -> str:
 
 
 def failure_text(error: BaseException) -> str:
-    """A failed call's result: the error's class and what the agent that called it reads."""
+    """A failed call's result: the error's class and what the agent that called it reads.
+
+    What is no Exception stops the call (Ctrl-C, a cancelled task): that is no failure of its.
+    """
     text = f"{type(error).__name__}: {shown(error)}"
+    if not isinstance(error, Exception):
+        return f"This call was stopped. {text}"
     return clean(text if _FAILED.match(text) else f"AgentToolExecutionError: {text}")
 
 

@@ -123,15 +123,14 @@ class TestEnds:
         )
 
     def test_with_an_exit(self) -> None:
-        """Even what is no Exception only ends the stream."""
+        """What is no Exception stops the run, as a plain one's trace says too; the step says what it was."""
 
         def leave() -> Reply:
             raise SystemExit(3)
 
-        assert ("RUN_ERROR", "SystemExit") == (
-            (last := events_of(tool_caller("manager", leave))[-1])["type"],
-            last["code"],
-        )
+        *_, step, last = events_of(tool_caller("manager", leave))
+        assert ("RUN_FINISHED", {"type": "cancelled"}) == (last["type"], last["outcome"])
+        assert {"type": "SystemExit", "message": "3"} == step["metadata"]["smolagents"]["error"]
 
     def test_cancelled_where_it_was_interrupted(self) -> None:
         """A subagent's interruption is an error with the code `cancelled`: the protocol has no other word for it."""
