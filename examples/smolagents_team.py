@@ -11,6 +11,7 @@ that it runs anywhere: put a model of yours in the place of `Script(...)`, and `
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -121,4 +122,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read this has seen enough: `... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

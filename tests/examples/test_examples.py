@@ -112,6 +112,17 @@ def test_a_team_of_smolagents_as_events() -> None:
     )
 
 
+def test_a_team_of_smolagents_whose_reader_leaves() -> None:
+    """`... --events | head` ends without a word."""
+    command = [sys.executable, "examples/smolagents_team.py", "--events"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert "" == process.stderr.read()
+    assert 0 == process.returncode
+
+
 def test_a_team_of_smolagents_sends_its_trace() -> None:
     """With an address the spans arrive there."""
     with http_receiver() as received:
