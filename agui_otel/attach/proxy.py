@@ -4,6 +4,9 @@
 slower side takes them. The HTTP client is httpcore2, the part of httpx2 that speaks HTTP: without what a client for
 people adds (redirects, cookies, decompression, headers of its own, proxies of the environment), and with requests and
 responses as raw bytes. It hands out every byte that came before a connection broke.
+
+Each request has a connection of its own to the upstream: what an upstream sends beyond the end of its response, by a
+wrong length or as the body of a HEAD, would stand before the next client's answer on a connection that is used again.
 """
 
 from __future__ import annotations
@@ -32,8 +35,6 @@ from agui_otel.tracing.boundary import tell
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
 """How long an upstream may take no byte of a request. How long it thinks about one is its own affair."""
-IDLE_SECONDS = 4.0
-"""How long a connection waits for its next request: less than common servers' 5 seconds, so that ours closes first."""
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 
@@ -58,9 +59,7 @@ class Proxy:
     def __init__(self, upstream: str, *, health: str | None = "/healthz") -> None:
         self.upstream = Upstream.parse(upstream)
         self._health = health
-        self._pool = httpcore2.AsyncConnectionPool(
-            max_connections=None, max_keepalive_connections=100, keepalive_expiry=IDLE_SECONDS
-        )
+        self._pool = httpcore2.AsyncConnectionPool(max_connections=None, max_keepalive_connections=0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection. Raises `UpstreamError` where the upstream breaks off a response."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -72,7 +73,7 @@ def test_a_base_path_is_not_left(watched: Watched) -> None:
 
 
 def test_responses_without_a_body(watched: Watched) -> None:
-    """HEAD has a GET's headers; 204 and 304 end with their head. One connection after another request serves all."""
+    """HEAD has a GET's headers; 204 and 304 end with their head."""
     answers = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -80,13 +81,12 @@ def test_responses_without_a_body(watched: Watched) -> None:
         b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody",
     ]
     waiting = list(answers)
-    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, server):
+    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, _):
         head = ask(own, None, method="HEAD", headers={})
         others = [ask(own, None, method="GET", headers={}) for _ in range(3)]
     assert (200, "1000", b"") == (head.status, head.header("content-length"), head.body)
     assert [(204, b""), (304, b""), (200, b"body")] == [(answer.status, answer.body) for answer in others]
     assert "a" == others[1].header("etag")
-    assert (4, 1) == (len(server.requests), server.connections)
 
 
 def test_a_browser_may_ask(watched: Watched) -> None:
@@ -241,12 +241,37 @@ def test_what_is_answered_here(watched: Watched) -> None:
             assert 204 == ask(other, None, method="GET", path="/healthz").status
 
 
-def test_connections_are_kept(watched: Watched) -> None:
-    """One to the upstream serves many requests, one after another."""
+SMUGGLED = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nsmuggled"
+
+
+@pytest.mark.parametrize(
+    ("method", "head", "expected"),
+    [
+        ("HEAD", b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(SMUGGLED), b""),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\n\r\n", b""),
+        ("GET", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", b"ok"),
+        ("GET", HEAD + chunked(b"ok") + END, b"ok"),
+    ],
+    ids=["HEAD", "204", "304", "content-length", "chunked"],
+)
+def test_nothing_of_one_answer_is_in_another(watched: Watched, method: str, head: bytes, expected: bytes) -> None:
+    """An upstream sends more than its answer, at once with it: the next client gets its own."""
+    waiting = [head + SMUGGLED, b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nown"]
+    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, server):
+        first = ask(own, None, method=method, headers={})
+        second = ask(own, None, method="GET", headers={})
+    assert (expected, b"own") == (first.body, second.body)
+    assert (2, 2) == (len(server.requests), server.connections)
+
+
+def test_connections_are_closed(watched: Watched) -> None:
+    """Each when its answer has been passed, also those of many at once."""
     with facing(HEAD + chunked(sse([RUN])) + END, watched) as (own, server):
-        for _ in range(20):
-            ask(own)
-    assert (20, 1) == (len(server.requests), server.connections)
+        with ThreadPoolExecutor(8) as threads:
+            assert {sse([RUN])} == {answer.body for answer in threads.map(lambda _: ask(own), range(40))}
+        eventually(lambda: server.closed == server.connections)
+    assert (40, 40) == (len(server.requests), server.connections)
 
 
 def test_informational_responses_are_no_answer(watched: Watched) -> None:
