@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,10 @@ HOP_BY_HOP = frozenset(
 
 _KEPT = frozenset({b"content-length", b"host"})
 """What no `Connection` header takes away: where a message ends, and whom it is for."""
+
+
+_TOKEN = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -76,10 +81,20 @@ class Upstream:
             return raw
         if not raw.startswith(b"/"):
             raw = b"/" + raw.partition(b"://")[2].partition(b"/")[2]
-        if self.base and any(unquote_to_bytes(part) == b".." for part in raw.replace(b"\\", b"/").split(b"/")):
+        if self.base and _climbs(raw):
             return None
         query: bytes = scope.get("query_string", b"")
         return self.base.encode() + raw + (b"?" + query if query else b"")
+
+
+def _climbs(path: bytes) -> bool:
+    """Whether a server could read a step upwards in a path, with whatever of it is encoded.
+
+    Some take a backslash for a slash, and some drop a segment's parameters (`..;a`) before they look at it.
+    """
+    return any(
+        segment.partition(b";")[0] == b".." for segment in unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
+    )
 
 
 def request_headers(scope: Mapping[str, Any], upstream: Upstream) -> Pairs:
@@ -114,9 +129,27 @@ def has_body(headers: Headers) -> bool:
 def response_headers(status: int, headers: Headers) -> Pairs:
     """The headers of a response, in their order; its body is framed anew where its length is not known.
 
-    A 204 and a 304 have no body, and are sent without the length of one.
+    A 204 and a 304 have no body, and are sent without the length of one. A length beside `Transfer-Encoding` does not
+    count (RFC 9112, section 6.3).
     """
-    return list(end_to_end(headers, without={b"content-length"} if status in (204, 304) else ()))
+    unsized = status in (204, 304) or bool(header(headers, b"transfer-encoding"))
+    return list(end_to_end(headers, without={b"content-length"} if unsized else ()))
+
+
+def unsendable(status: int, headers: Headers) -> str | None:
+    """What keeps a response from being sent to a client; None: nothing does.
+
+    Its status should be one of a final response (RFC 9110, section 15), and its headers have names that are tokens,
+    and values without control characters but tabs (section 5).
+    """
+    if not 200 <= status <= 599:
+        return f"its status is {status}"
+    for name, value in headers:
+        if not _TOKEN.fullmatch(name):
+            return f"a header has the name {name.decode('latin-1')!r}"
+        if _CONTROL.search(value):
+            return f"its header {name.decode('latin-1')!r} holds a control character"
+    return None
 
 
 def end_to_end(headers: Headers, without: Iterable[bytes] = ()) -> Iterable[tuple[bytes, bytes]]:

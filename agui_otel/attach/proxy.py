@@ -28,6 +28,7 @@ from agui_otel.attach.forwarding import (
     request_headers,
     response_headers,
     traced,
+    unsendable,
 )
 from agui_otel.errors import AguiOtelError
 from agui_otel.tracing.boundary import tell
@@ -124,8 +125,13 @@ class Proxy:
             await _say(send, 502, self._unanswered(request, error))
             return
         upload.done.set()
+        headers = response_headers(response.status, response.headers)
+        found = unsendable(response.status, headers)
+        if found is not None:
+            await response.aclose()
+            await _say(send, 502, self._failed(request, f"gave an answer that cannot be passed on: {found}"))
+            return
         try:
-            headers = response_headers(response.status, response.headers)
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             async with aclosing(response.aiter_stream()) as chunks:
                 async for chunk in chunks:
@@ -137,7 +143,7 @@ class Proxy:
         await send({"type": "http.response.body"})
 
     def _unanswered(self, request: httpcore2.Request, error: Exception) -> str:
-        """What a client reads when the upstream does not answer: what was tried; no query, no header."""
+        """What a client reads when the upstream does not answer."""
         if isinstance(error, httpcore2.ConnectTimeout):
             found = f"did not take a connection in {CONNECT_SECONDS:g} seconds"
         elif isinstance(error, httpcore2.ConnectError):
@@ -146,6 +152,10 @@ class Proxy:
             found = f"took nothing of the request for {WRITE_SECONDS:g} seconds"
         else:
             found = f"gave no answer: {_cause(error)}"
+        return self._failed(request, found)
+
+    def _failed(self, request: httpcore2.Request, found: str) -> str:
+        """What was found of the upstream, and what was tried: no query, no header."""
         path = request.url.target.partition(b"?")[0].decode("latin-1")
         tried = f"{request.method.decode()} {self.upstream.scheme}://{self.upstream.authority}{path}"
         return f"agui-otel proxy: the upstream {self.upstream} {found}\nTried: {tried}\n"

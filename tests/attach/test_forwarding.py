@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agui_otel.attach.forwarding import HOP_BY_HOP, Upstream, request_headers, response_headers, traced
+from agui_otel.attach.forwarding import (
+    HOP_BY_HOP,
+    Upstream,
+    request_headers,
+    response_headers,
+    traced,
+    unsendable,
+)
 from agui_otel.errors import ConfigurationError
 
 SIMPLE = Upstream.parse("http://localhost:8000")
@@ -72,11 +81,28 @@ def test_a_target_is_a_path_of_the_upstream(raw: str, expected: bytes) -> None:
     assert expected == SIMPLE.target(asked(raw))
 
 
-@pytest.mark.parametrize("raw", ["/..", "/a/../../b", "/%2e%2E/b", "/a/.%2e", "/..\\b", "/a\\..\\b", "http://x/../y"])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "/..", "/a/../../b", "/%2e%2E/b", "/a/.%2e", "/..\\b", "/a\\..\\b", "http://x/../y", "/..%2fadmin",
+        "/%2e%2e%2Fadmin", "/x%5c..%5cadmin", "/x%2f..", "http://x/..%5Cy", "/..;/admin", "/..%3Ba/admin",
+    ],
+)  # fmt: skip
 def test_no_path_leads_out_of_the_upstreams_own(raw: str) -> None:
     """Where it has one."""
     assert None is Upstream.parse("http://host/base").target(asked(raw))
     assert b"/base/a..b/..." == Upstream.parse("http://host/base").target(asked("/a..b/..."))
+
+
+@given(st.lists(st.sampled_from([*"/\\.;ab", "%2f", "%2F", "%5c", "%5C", "%2e", "%2E", ".."]), max_size=8))
+def test_no_spelling_of_a_path_leads_out(parts: list[str]) -> None:
+    """What passes stays below the base for a server that decodes first, and resolves afterwards."""
+    raw = "/" + "".join(parts)
+    target = Upstream.parse("http://host/base").target(asked(raw))
+    read = unquote("/base" + raw).replace("\\", "/")
+    steps = [segment.partition(";")[0] for segment in read.split("/")]
+    assert (target is None) == (".." in steps)
+    assert target is None or posixpath.normpath(read).startswith("/base")
 
 
 @given(st.binary(max_size=40), st.binary(max_size=10))
@@ -126,7 +152,33 @@ def test_a_response_without_a_body_has_no_length() -> None:
     """204 and 304; all others keep theirs."""
     headers = [(b"Content-Length", b"5"), (b"etag", b"a"), (b"Connection", b"close"), (b"Transfer-Encoding", b"gzip")]
     assert [[(b"etag", b"a")]] * 2 == [response_headers(status, headers) for status in (204, 304)]
-    assert [(b"Content-Length", b"5"), (b"etag", b"a")] == response_headers(200, headers)
+    assert [(b"Content-Length", b"5"), (b"etag", b"a")] == response_headers(200, headers[:3])
+
+
+def test_a_length_beside_an_encoding_does_not_count() -> None:
+    """The body is framed by its chunks."""
+    headers = [(b"Content-Length", b"5"), (b"Transfer-Encoding", b"chunked"), (b"etag", b"a")]
+    assert [(b"etag", b"a")] == response_headers(200, headers)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "expected"),
+    [
+        (200, [(b"X-A", b"a\tb \xe9"), (b"x-empty", b"")], None),
+        (599, [], None),
+        (101, [], "its status is 101"),
+        (600, [], "its status is 600"),
+        (999, [], "its status is 999"),
+        (200, [(b"etag", b"a"), (b"x-a", b"a\x1bb")], "its header 'x-a' holds a control character"),
+        (200, [(b"x-a", b"\x7f")], "its header 'x-a' holds a control character"),
+        (200, [(b"x-a", b"a\r\nb: c")], "its header 'x-a' holds a control character"),
+        (200, [(b"x(a)", b"a")], "a header has the name 'x(a)'"),
+        (200, [(b"", b"a")], "a header has the name ''"),
+    ],
+)
+def test_what_no_server_sends_is_said(status: int, headers: list[tuple[bytes, bytes]], expected: str | None) -> None:
+    """A status that is none of a response, and what would break out of a header."""
+    assert expected == unsendable(status, headers)
 
 
 @given(

@@ -18,7 +18,7 @@ from tests.attach.test_proxy import streaming_app
 from tests.support.proxies import END, HEAD, chunked, facing, proxied, proxying, said
 from tests.support.servers import JSON, ask, asking, eventually, free_port, served, sse, streaming
 from tests.support.sources import RUN, WHOLE
-from tests.support.watched import Watched, values
+from tests.support.watched import Alarm, Watched, values
 
 MIB = 1024 * 1024
 
@@ -226,6 +226,35 @@ def test_an_upstream_that_gives_no_answer_is_a_bad_gateway(watched: Watched, spo
     assert (502, f"agui-otel proxy: the upstream http://{server.authority} gave no answer: {found}") == (
         told.status, told.body.decode().partition("\n")[0]
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spoken", "found"),
+    [
+        (b"HTTP/1.1 600 Odd\r\ncontent-length: 2\r\n\r\nok", "its status is 600"),
+        (b"HTTP/1.1 999 Odd\r\ncontent-length: 2\r\n\r\nok", "its status is 999"),
+        (b"HTTP/1.1 200 OK\r\nx-a: a\x1bb\r\n\r\nok", "its header 'x-a' holds a control character"),
+    ],
+)
+def test_an_answer_that_cannot_be_sent_is_a_bad_gateway(
+    watched: Watched, heard: Alarm, spoken: bytes, found: str
+) -> None:
+    """No cut, and no traceback: the body says what is wrong with it."""
+    with facing(spoken, watched) as (own, server):
+        told = ask(own)
+    wanted = f"agui-otel proxy: the upstream http://{server.authority} gave an answer that cannot be passed on: {found}"
+    assert (502, wanted) == (told.status, told.body.decode().partition("\n")[0])
+    assert ("error", "502") == (values(watched.run)["agui.outcome"], values(watched.run)["error.type"])
+    assert [] == heard.messages
+
+
+@pytest.mark.parametrize("length", [b"2", b"9999"])
+def test_a_response_with_two_lengths_passes(watched: Watched, length: bytes) -> None:
+    """Its chunks say where it ends."""
+    head = HEAD.replace(b"\r\n\r\n", b"\r\ncontent-length: " + length + b"\r\n\r\n")
+    with facing(head + chunked(sse(WHOLE)) + END, watched) as (own, _):
+        answer = ask(own)
+    assert (200, None, sse(WHOLE)) == (answer.status, answer.header("content-length"), answer.body)
 
 
 def test_what_is_answered_here(watched: Watched) -> None:
