@@ -47,18 +47,27 @@ class Upstream:
 
     @classmethod
     def parse(cls, url: str) -> Upstream:
-        """The upstream of a URL such as `http://localhost:8000`. Raises `ConfigurationError`."""
+        """The upstream of a URL such as `http://localhost:8000`.
+
+        Raises `ConfigurationError`, which repeats no credentials and no query, nor what the parser says of them.
+        """
+        shown = _without_secrets(url)
         try:
             parts = urlsplit(url)
-            host, port = (parts.hostname or "").encode("idna").decode(), parts.port
-        except ValueError as error:  # a UnicodeError is one
-            raise ConfigurationError(f"upstream {url!r}: {error}") from None
-        if parts.scheme not in ("http", "https") or not host:
-            raise ConfigurationError(f"upstream {url!r}: it should be a URL such as http://localhost:8000")
-        if parts.username is not None or parts.password is not None:
+            host = (parts.hostname or "").encode("idna").decode()
+            named = parts.username is not None
+        except ValueError:  # a UnicodeError is one
+            raise ConfigurationError(f"upstream{shown}: it should be a URL such as http://localhost:8000") from None
+        if named:
             raise ConfigurationError("upstream: it should name no user: credentials are the clients', and passed on")
+        if parts.scheme not in ("http", "https") or not host:
+            raise ConfigurationError(f"upstream{shown}: it should be a URL such as http://localhost:8000")
+        try:
+            port = parts.port
+        except ValueError:
+            raise ConfigurationError(f"upstream{shown}: its port should be a number up to 65535") from None
         if parts.query or parts.fragment:
-            raise ConfigurationError(f"upstream {url!r}: it should end with its path")
+            raise ConfigurationError(f"upstream{shown}: it should end with its path")
         return cls(parts.scheme, host, port, quote(parts.path.rstrip("/"), safe="/%:@!$&'()*+,;=~"))
 
     @property
@@ -85,6 +94,11 @@ class Upstream:
             return None
         query: bytes = scope.get("query_string", b"")
         return self.base.encode() + raw + (b"?" + query if query else b"")
+
+
+def _without_secrets(url: str) -> str:
+    """What an error shows of a URL that is wrong: none of one in which somebody may be named before an `@`."""
+    return "" if "@" in url else f" {re.split('[?#]', url)[0]!r}"
 
 
 def _climbs(path: bytes) -> bool:

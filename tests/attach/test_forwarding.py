@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from traceback import format_exception
 from typing import Any
 from urllib.parse import unquote
 
@@ -52,8 +53,12 @@ def test_an_upstream_is_a_url(url: str, expected: Upstream) -> None:
         ("localhost:8000", "upstream 'localhost:8000': it should be a URL such as http://localhost:8000"),
         ("ftp://host", "upstream 'ftp://host': it should be a URL such as http://localhost:8000"),
         ("http://", "upstream 'http://': it should be a URL such as http://localhost:8000"),
-        ("http://host:port", "upstream 'http://host:port': Port could not be cast to integer value as 'port'"),
-        ("http://host/?key=1", "upstream 'http://host/?key=1': it should end with its path"),
+        ("http://[::1", "upstream 'http://[::1': it should be a URL such as http://localhost:8000"),
+        ("http://a..b", "upstream 'http://a..b': it should be a URL such as http://localhost:8000"),
+        ("http://host:port", "upstream 'http://host:port': its port should be a number up to 65535"),
+        ("http://host:99999/a", "upstream 'http://host:99999/a': its port should be a number up to 65535"),
+        ("http://host/?key=1", "upstream 'http://host/': it should end with its path"),
+        ("http://host/a#key", "upstream 'http://host/a': it should end with its path"),
         ("http://me:secret@host", "upstream: it should name no user: credentials are the clients', and passed on"),
     ],
 )
@@ -62,6 +67,25 @@ def test_what_is_no_upstream_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Upstream.parse(url)
     assert message == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:hidden@host", "http://hidden@host", "me:hidden@host:8000", "ftp://me:hidden@host", "//me:hidden@host",
+        "http://me:hidden@host:port", "http://me:hidden@", "http://me:hidden@[::1", "http://me:hidden@a..b/",
+        "http://me:hidden/b@host", "http://me:a/hidden@host", "http://me:hidden?b@host", "http://me:a?hidden@host",
+        "http://me:a#hidden@host", "http://me:hidden@host/?key=hidden", "http://host?key=hidden", "host?key=hidden",
+        "http://host:port?key=hidden", "ftp://host?key=hidden", "http://host/#hidden", "http://me:hid\u2100den@host",
+        "http://me:hidden@ho\u2100st", "http:me:hidden@host",
+    ],
+)  # fmt: skip
+def test_no_secret_is_in_an_error(url: str) -> None:
+    """Neither a password nor a query, however wrong the URL is, nor in what the error came from."""
+    with pytest.raises(ConfigurationError) as caught:
+        Upstream.parse(url)
+    told = "".join(format_exception(caught.value.__class__, caught.value, None))
+    assert "hid" not in told
 
 
 @pytest.mark.parametrize(
