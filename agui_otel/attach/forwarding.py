@@ -111,12 +111,12 @@ def _climbs(path: bytes) -> bool:
     )
 
 
-def request_headers(scope: Mapping[str, Any], upstream: Upstream) -> Pairs:
+def request_headers(scope: Mapping[str, Any], upstream: Upstream, via: str) -> Pairs:
     """The headers of a request to the upstream, in their order, which know of it and of the client's address.
 
     `Host` is the upstream's; the client's is in `X-Forwarded-Host`, its scheme in `X-Forwarded-Proto`, and its address
-    at the end of `X-Forwarded-For`. What a proxy in front has said of host and scheme stays. `Expect` is answered by
-    the server that the proxy runs on.
+    at the end of `X-Forwarded-For`. What a proxy in front has said of host and scheme stays. `via`, the proxy's own
+    name, is at the end of `Via` (RFC 9110, section 7.6.3). `Expect` is answered by the server that the proxy runs on.
     """
     headers: Headers = scope["headers"]
     chunked = bool(header(headers, b"transfer-encoding"))
@@ -126,13 +126,18 @@ def request_headers(scope: Mapping[str, Any], upstream: Upstream) -> Pairs:
         made.append((b"transfer-encoding", b"chunked"))
     client = scope.get("client")
     passed = [value for name, value in headers if name.lower() == b"x-forwarded-for"]
-    via = [*passed, client[0].encode()] if client else passed
-    if via:
-        made.append((b"x-forwarded-for", b", ".join(via)))
+    hops = [*passed, client[0].encode()] if client else passed
+    if hops:
+        made.append((b"x-forwarded-for", b", ".join(hops)))
     for name, said in ((b"x-forwarded-host", header(headers, b"host")), (b"x-forwarded-proto", scope["scheme"])):
         if said and not header(headers, name):
             made.append((name, said.encode("latin-1")))
-    return made
+    return [*made, (b"via", b"1.1 " + via.encode())]
+
+
+def has_passed(headers: Headers, via: str) -> bool:
+    """Whether a request with these headers has passed the proxy of this name."""
+    return any(via.encode() in value.replace(b",", b" ").split() for name, value in headers if name.lower() == b"via")
 
 
 def has_body(headers: Headers) -> bool:

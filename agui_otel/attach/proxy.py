@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -24,6 +25,7 @@ from agui_otel.attach.forwarding import (
     Pairs,
     Upstream,
     has_body,
+    has_passed,
     is_websocket,
     request_headers,
     response_headers,
@@ -60,6 +62,7 @@ class Proxy:
     def __init__(self, upstream: str, *, health: str | None = "/healthz") -> None:
         self.upstream = Upstream.parse(upstream)
         self._health = health
+        self._via = f"agui-otel-{secrets.token_hex(8)}"
         self._pool = httpcore2.AsyncConnectionPool(max_connections=None, max_keepalive_connections=0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,6 +76,8 @@ class Proxy:
             await _say(send, 200, "ok\n")
         elif is_websocket(scope["headers"]):
             await _say(send, 501, "agui-otel proxy passes no websockets; AG-UI runs over plain HTTP responses.\n")
+        elif has_passed(scope["headers"], self._via):
+            await _say(send, 508, f"agui-otel proxy: the upstream {self.upstream} leads back to this proxy\n")
         else:
             target = self.upstream.target(scope)
             if target is None:
@@ -95,7 +100,7 @@ class Proxy:
         request = httpcore2.Request(
             scope["method"].encode(),
             httpcore2.URL(scheme=self.upstream.scheme, host=self.upstream.host, port=self.upstream.port, target=target),
-            headers=_with_trace(request_headers(scope, self.upstream)),
+            headers=_with_trace(request_headers(scope, self.upstream, self._via)),
             content=None if upload.done.is_set() else upload,
             extensions={"timeout": {"connect": CONNECT_SECONDS, "write": WRITE_SECONDS}},
         )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agui_otel.attach.forwarding import (
     HOP_BY_HOP,
     Upstream,
+    has_passed,
     request_headers,
     response_headers,
     traced,
@@ -72,8 +73,9 @@ def test_what_is_no_upstream_is_refused(url: str, message: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "http://me:hidden@host", "http://hidden@host", "me:hidden@host:8000", "ftp://me:hidden@host", "//me:hidden@host",
-        "http://me:hidden@host:port", "http://me:hidden@", "http://me:hidden@[::1", "http://me:hidden@a..b/",
+        "http://me:hidden@host", "http://hidden@host", "me:hidden@host:8000", "ftp://me:hidden@host",
+        "//me:hidden@host", "http://me:hidden@host:port", "http://me:hidden@", "http://me:hidden@[::1",
+        "http://me:hidden@a..b/",
         "http://me:hidden/b@host", "http://me:a/hidden@host", "http://me:hidden?b@host", "http://me:a?hidden@host",
         "http://me:a#hidden@host", "http://me:hidden@host/?key=hidden", "http://host?key=hidden", "host?key=hidden",
         "http://host:port?key=hidden", "ftp://host?key=hidden", "http://host/#hidden", "http://me:hid\u2100den@host",
@@ -150,12 +152,13 @@ def test_headers_keep_their_order_and_their_duplicates() -> None:
         (b"host", b"localhost:8000"), (b"x-a", b"1"), (b"x-a", b"2"), (b"content-length", b"2"),
         (b"authorization", b"Bearer token"), (b"x-a", b"3"), (b"x-forwarded-for", b"10.0.0.7"),
         (b"x-forwarded-host", b"public.example"), (b"x-forwarded-proto", b"http"),
-    ] == request_headers(scope, SIMPLE)  # fmt: skip
+        (b"via", b"1.1 agui-otel-1"),
+    ] == request_headers(scope, SIMPLE, "agui-otel-1")  # fmt: skip
 
 
 def test_a_chunked_body_is_chunked_again() -> None:
     """Whatever length is told beside it."""
-    made = dict(request_headers(asked("/", (b"transfer-encoding", b"chunked"), (b"content-length", b"7")), SIMPLE))
+    made = dict(request_headers(asked("/", (b"transfer-encoding", b"chunked"), (b"content-length", b"7")), SIMPLE, "v"))
     assert (b"chunked", None) == (made[b"transfer-encoding"], made.get(b"content-length"))
 
 
@@ -165,11 +168,26 @@ def test_a_proxy_in_front_is_believed_and_told_on() -> None:
         "/", (b"x-forwarded-for", b"1.1.1.1"), (b"x-forwarded-for", b"2.2.2.2"), (b"x-forwarded-proto", b"https"),
         (b"x-forwarded-host", b"first.example"), (b"forwarded", b"for=1.1.1.1"),
     )  # fmt: skip
-    made = dict(request_headers(scope, SIMPLE))
+    made = dict(request_headers(scope, SIMPLE, "v"))
     assert (b"1.1.1.1, 2.2.2.2, 10.0.0.7", b"https", b"first.example", b"for=1.1.1.1") == (
         made[b"x-forwarded-for"], made[b"x-forwarded-proto"], made[b"x-forwarded-host"], made[b"forwarded"]
     )  # fmt: skip
-    assert b"x-forwarded-for" not in dict(request_headers(asked(client=None), SIMPLE))
+    assert b"x-forwarded-for" not in dict(request_headers(asked(client=None), SIMPLE, "v"))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([], False),
+        ([b"1.1 v"], True),
+        ([b"1.0 other (a, b)", b"HTTP/1.1 v (comment), 1.1 z"], True),
+        ([b"1.1 x,1.1 v,1.1 z"], True),
+        ([b"1.1 v2", b"1.1 vv, 1.1 w"], False),
+    ],
+)
+def test_a_proxy_knows_what_it_has_passed(values: list[bytes], expected: bool) -> None:
+    """By its own name among those of all that a request passed."""
+    assert expected == has_passed([(b"Via", value) for value in values] + [(b"x", b"v")], "v")
 
 
 def test_a_response_without_a_body_has_no_length() -> None:

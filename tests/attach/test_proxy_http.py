@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agui_otel import TracingMiddleware
 from agui_otel.attach.proxy import Proxy
 from tests.attach.test_proxy import streaming_app
 from tests.support.proxies import END, HEAD, chunked, facing, proxied, proxying, said
@@ -44,7 +46,8 @@ def test_headers_pass_both_ways(watched: Watched) -> None:
     assert [
         "GET /a%2Fb/../c?q=%20&r HTTP/1.1", f"host: {server.authority}", "x-a: 1", "x-latin: é", "cookie: c", "x-a: 2",
         "x-forwarded-for: 127.0.0.1", "x-forwarded-host: public.example", "x-forwarded-proto: http",
-    ] == server.heads()  # fmt: skip
+    ] == server.heads()[:-1]  # fmt: skip
+    assert re.fullmatch(r"via: 1\.1 agui-otel-[0-9a-f]{16}", server.heads()[-1])
 
 
 @pytest.mark.parametrize(
@@ -255,6 +258,21 @@ def test_a_response_with_two_lengths_passes(watched: Watched, length: bytes) -> 
     with facing(head + chunked(sse(WHOLE)) + END, watched) as (own, _):
         answer = ask(own)
     assert (200, None, sse(WHOLE)) == (answer.status, answer.header("content-length"), answer.body)
+
+
+@pytest.mark.parametrize("between", [0, 2])
+def test_an_upstream_that_leads_back_is_a_loop(watched: Watched, between: int) -> None:
+    """At once, or through other proxies: the request is told so, and goes round no further."""
+    port = free_port()
+    with ExitStack() as stack:
+        following = port
+        for _ in range(between):
+            following = stack.enter_context(served(Proxy(f"http://127.0.0.1:{following}"), lifespan="on"))
+        loop = Proxy(f"http://127.0.0.1:{following}")
+        stack.enter_context(served(TracingMiddleware(loop, **watched.keywords), port=port, lifespan="on", ws="none"))
+        answer = ask(port)
+    assert 508 == answer.status
+    assert f"agui-otel proxy: the upstream {loop.upstream} leads back to this proxy\n" == answer.body.decode()
 
 
 def test_what_is_answered_here(watched: Watched) -> None:

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,9 @@ import pytest
 from opentelemetry.context import Context
 from opentelemetry.trace import set_span_in_context
 
+from agui_otel.attach.forwarding import Upstream
 from agui_otel.cli.live import MAX_SPANS, LiveTrees
+from agui_otel.cli.proxy import refuse_itself
 from agui_otel.testing import capture
 from scripts.doc_outputs import ROOT, environment
 from tests.support.command import Command
@@ -49,6 +52,30 @@ def test_a_port_that_is_taken_is_said(command: Command) -> None:
     with raw(lambda _: None) as (port, _):
         ran = command("proxy", "--upstream", "http://localhost:1", "--listen", f"127.0.0.1:{port}")
     assert (2, f"agui-otel: --listen 127.0.0.1:{port}: Address already in use\n") == (ran.status, ran.err)
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream"),
+    [
+        ("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "localhost"), ("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"),
+        ("0.0.0.0", "localhost"), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "0.0.0.0"), ("0.0.0.0", "127.0.0.2"),
+    ],
+)  # fmt: skip
+def test_it_does_not_ask_itself(command: Command, listen: str, upstream: str) -> None:
+    """Whatever name its own address has."""
+    port = free_port()
+    ran = command("proxy", "--upstream", f"http://{upstream}:{port}/a", "--listen", f"{listen}:{port}")
+    place = f"{listen.replace('localhost', '127.0.0.1')}:{port}"
+    wanted = f"--upstream http://{upstream}:{port}/a: it is where the proxy itself listens ({place}); "
+    assert (2, "", f"agui-otel: {wanted}give --listen another port\n") == ran
+
+
+def test_another_address_with_its_port_is_asked() -> None:
+    """The same port elsewhere is another server: one of no machine here, of a name that nobody has, or of this one."""
+    for listen, upstream in (("0.0.0.0", "203.0.113.7"), ("127.0.0.1", "nobody.invalid"), ("127.0.0.1", "127.0.0.2")):
+        with socket.create_server((listen, 0)) as listening:
+            port = listening.getsockname()[1]
+            refuse_itself(Upstream.parse(f"http://{upstream}:{port}"), listening)
 
 
 def test_without_its_packages_it_names_them(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
