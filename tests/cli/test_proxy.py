@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.context import Context
-from opentelemetry.trace import set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from agui_otel.attach.forwarding import Upstream
 from agui_otel.cli.live import MAX_SPANS, LiveTrees
@@ -189,3 +190,41 @@ def test_a_trace_of_many_spans_is_cut(capsys: pytest.CaptureFixture[str]) -> Non
         root.end()
     lines = capsys.readouterr().out.splitlines()
     assert (MAX_SPANS, "and 10 more spans") == (len(lines) - 1, lines[-1])
+
+
+def test_what_ended_before_it_stops_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when that comes before the thread that writes has begun to wait."""
+
+    class Slow(io.StringIO):
+        def isatty(self) -> bool:
+            time.sleep(0.1)
+            return False
+
+    monkeypatch.setattr(sys, "stdout", out := Slow())
+    captured = capture()
+    with LiveTrees() as live:
+        captured.tracer_provider.add_span_processor(live)
+        captured.tracer_provider.get_tracer("test").start_span("root", Context()).end()
+    assert "root" == out.getvalue().partition(" ")[0]
+
+
+def test_what_is_below_spans_that_are_left_out_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """However deep, and after they ended: one tree with all of them counted. A run below a client's span is a tree."""
+    captured = capture()
+    with LiveTrees() as live:
+        captured.tracer_provider.add_span_processor(live)
+        tracer = captured.tracer_provider.get_tracer("test")
+        root = tracer.start_span("root", Context())
+        for _ in range(MAX_SPANS):
+            child = tracer.start_span("inside", set_span_in_context(root))
+            for _ in range(3):
+                child.end()
+                child = tracer.start_span("below", set_span_in_context(child))
+            child.end()
+        called = SpanContext(root.get_span_context().trace_id, 2**60, True, TraceFlags(1))
+        tracer.start_span("another", set_span_in_context(NonRecordingSpan(called))).end()
+        root.end()
+    lines = capsys.readouterr().out.splitlines()
+    roots = [line.partition("  ")[0] for line in lines if line[:1].isalpha()]
+    assert ["another", "root", f"and {3 * MAX_SPANS + 1:,} more spans"] == roots
+    assert MAX_SPANS + 2 == len(lines)
