@@ -38,6 +38,8 @@ from agui_otel.tracing.boundary import tell
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
 """How long an upstream may take no byte of a request. How long it thinks about one is its own affair."""
+MAX_HEADER_BYTES = 65_536
+"""What the names and values of a request's headers may have together."""
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 
@@ -72,6 +74,8 @@ class Proxy:
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1011, "reason": "this proxy passes no websockets"})
+        elif sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            await _say(send, 431, f"agui-otel proxy: the headers have more than {MAX_HEADER_BYTES:,} bytes together\n")
         elif scope["path"] == self._health:
             await _say(send, 200, "ok\n")
         elif is_websocket(scope["headers"]):
