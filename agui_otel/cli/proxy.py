@@ -157,11 +157,11 @@ def _listening(place: str) -> Iterator[socket.socket]:
     """A socket that listens at `HOST:PORT`. Raises `ConfigurationError`."""
     host, _, port = place.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen {place}: it should be HOST:PORT, such as 127.0.0.1:8080")
     try:
         family, _, _, _, address = socket.getaddrinfo(
-            host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:

@@ -35,6 +35,8 @@ from tests.support.sources import HALF, WHOLE
     [
         (("--upstream", "localhost"), "upstream 'localhost': it should be a URL such as http://localhost:8000"),
         (("--listen", "8080x"), "--listen 8080x: it should be HOST:PORT, such as 127.0.0.1:8080"),
+        (("--listen", "8080"), "--listen 8080: it should be HOST:PORT, such as 127.0.0.1:8080"),
+        (("--listen", ":8080"), "--listen :8080: it should be HOST:PORT, such as 127.0.0.1:8080"),
         (("--listen", "127.0.0.1:99999"), "--listen 127.0.0.1:99999: it should be HOST:PORT, such as 127.0.0.1:8080"),
         (("--listen", "203.0.113.7:80"), "--listen 203.0.113.7:80: Cannot assign requested address"),
         (("--path", "agent"), "--path agent: it should begin with /"),
