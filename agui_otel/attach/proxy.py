@@ -4,12 +4,16 @@
 slower side takes them. The HTTP client is httpcore2, the part of httpx2 that speaks HTTP: without what a client for
 people adds (redirects, cookies, decompression, headers of its own, proxies of the environment), and with requests and
 responses as raw bytes. It hands out every byte that came before a connection broke.
+
+Each request has a connection of its own to the upstream: what an upstream sends beyond the end of its response, by a
+wrong length or as the body of a HEAD, would stand before the next client's answer on a connection that is used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -21,10 +25,12 @@ from agui_otel.attach.forwarding import (
     Pairs,
     Upstream,
     has_body,
+    has_passed,
     is_websocket,
     request_headers,
     response_headers,
     traced,
+    unsendable,
 )
 from agui_otel.errors import AguiOtelError
 from agui_otel.tracing.boundary import tell
@@ -32,8 +38,8 @@ from agui_otel.tracing.boundary import tell
 CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 60.0
 """How long an upstream may take no byte of a request. How long it thinks about one is its own affair."""
-IDLE_SECONDS = 4.0
-"""How long a connection waits for its next request: less than common servers' 5 seconds, so that ours closes first."""
+MAX_HEADER_BYTES = 65_536
+"""What the names and values of a request's headers may have together."""
 
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 
@@ -58,9 +64,8 @@ class Proxy:
     def __init__(self, upstream: str, *, health: str | None = "/healthz") -> None:
         self.upstream = Upstream.parse(upstream)
         self._health = health
-        self._pool = httpcore2.AsyncConnectionPool(
-            max_connections=None, max_keepalive_connections=100, keepalive_expiry=IDLE_SECONDS
-        )
+        self._via = f"agui-otel-{secrets.token_hex(8)}"
+        self._pool = httpcore2.AsyncConnectionPool(max_connections=None, max_keepalive_connections=0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection. Raises `UpstreamError` where the upstream breaks off a response."""
@@ -69,10 +74,14 @@ class Proxy:
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1011, "reason": "this proxy passes no websockets"})
+        elif sum(len(name) + len(value) for name, value in scope["headers"]) > MAX_HEADER_BYTES:
+            await _say(send, 431, f"agui-otel proxy: the headers have more than {MAX_HEADER_BYTES:,} bytes together\n")
         elif scope["path"] == self._health:
             await _say(send, 200, "ok\n")
         elif is_websocket(scope["headers"]):
             await _say(send, 501, "agui-otel proxy passes no websockets; AG-UI runs over plain HTTP responses.\n")
+        elif has_passed(scope["headers"], self._via):
+            await _say(send, 508, f"agui-otel proxy: the upstream {self.upstream} leads back to this proxy\n")
         else:
             target = self.upstream.target(scope)
             if target is None:
@@ -95,7 +104,7 @@ class Proxy:
         request = httpcore2.Request(
             scope["method"].encode(),
             httpcore2.URL(scheme=self.upstream.scheme, host=self.upstream.host, port=self.upstream.port, target=target),
-            headers=_with_trace(request_headers(scope, self.upstream)),
+            headers=_with_trace(request_headers(scope, self.upstream, self._via)),
             content=None if upload.done.is_set() else upload,
             extensions={"timeout": {"connect": CONNECT_SECONDS, "write": WRITE_SECONDS}},
         )
@@ -125,8 +134,13 @@ class Proxy:
             await _say(send, 502, self._unanswered(request, error))
             return
         upload.done.set()
+        headers = response_headers(response.status, response.headers)
+        found = unsendable(response.status, headers)
+        if found is not None:
+            await response.aclose()
+            await _say(send, 502, self._failed(request, f"gave an answer that cannot be passed on: {found}"))
+            return
         try:
-            headers = response_headers(response.status, response.headers)
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             async with aclosing(response.aiter_stream()) as chunks:
                 async for chunk in chunks:
@@ -138,7 +152,7 @@ class Proxy:
         await send({"type": "http.response.body"})
 
     def _unanswered(self, request: httpcore2.Request, error: Exception) -> str:
-        """What a client reads when the upstream does not answer: what was tried; no query, no header."""
+        """What a client reads when the upstream does not answer."""
         if isinstance(error, httpcore2.ConnectTimeout):
             found = f"did not take a connection in {CONNECT_SECONDS:g} seconds"
         elif isinstance(error, httpcore2.ConnectError):
@@ -147,6 +161,10 @@ class Proxy:
             found = f"took nothing of the request for {WRITE_SECONDS:g} seconds"
         else:
             found = f"gave no answer: {_cause(error)}"
+        return self._failed(request, found)
+
+    def _failed(self, request: httpcore2.Request, found: str) -> str:
+        """What was found of the upstream, and what was tried: no query, no header."""
         path = request.url.target.partition(b"?")[0].decode("latin-1")
         tried = f"{request.method.decode()} {self.upstream.scheme}://{self.upstream.authority}{path}"
         return f"agui-otel proxy: the upstream {self.upstream} {found}\nTried: {tried}\n"

@@ -17,7 +17,7 @@ from agui_otel.forest import Node, read_span
 from agui_otel.render import render_rich
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 _REDRAW_SECONDS = 0.25
 _RUNNING_SHOWN = 8
@@ -72,7 +72,7 @@ class LiveTrees(SpanProcessor):
         node = read_span(span)
         key = (node.trace_id, node.span_id)
         with self._lock:
-            trace = self._of.get((node.trace_id, node.parent_id)) if node.parent_id is not None else None
+            trace = self._above(node, remote=span.parent is not None and span.parent.is_remote)
             if trace is None:
                 trace = self._traces[key] = _Trace(key)
             if len(trace.nodes) < MAX_SPANS:
@@ -81,6 +81,19 @@ class LiveTrees(SpanProcessor):
             else:
                 trace.left_out += 1
         self._changed.set()
+
+    def _above(self, node: Node, *, remote: bool) -> _Trace | None:
+        """What a span that starts is part of; None: it is a root here.
+
+        A parent in this process that is not known was left out, where that was done in its trace.
+        """
+        if node.parent_id is None:
+            return None
+        known = self._of.get((node.trace_id, node.parent_id))
+        if known is not None or remote:
+            return known
+        running = self._traces.values()
+        return next((trace for trace in running if trace.left_out and trace.root[0] == node.trace_id), None)
 
     def on_end(self, span: ReadableSpan) -> None:
         """A span has ended; with a root its trace has."""
@@ -106,10 +119,9 @@ class LiveTrees(SpanProcessor):
             if sys.stdout.isatty():
                 self._draw()
             else:
-                while not self._closed.is_set():
-                    self._changed.wait()
-                    self._changed.clear()
+                while self._waits():
                     self._print_ended()
+                self._print_ended()
 
     def _draw(self) -> None:
         from rich.console import Console
@@ -117,16 +129,25 @@ class LiveTrees(SpanProcessor):
 
         console = Console(highlight=False)
         with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
-            while not self._closed.is_set():
-                self._changed.wait()
-                self._changed.clear()
-                for trace in self._take():
-                    for tree in render_rich(trace.nodes.values()):
-                        console.print(tree)
-                    for line in _left_out(trace):
-                        console.print(line)
+            while self._waits():
+                self._draw_ended(console)
                 live.update(self._running(), refresh=True)
                 self._closed.wait(_REDRAW_SECONDS)
+            self._draw_ended(console)
+            live.update(self._running(), refresh=True)
+
+    def _waits(self) -> bool:
+        """Wait for something to show; whether there may be more afterwards. What ended before the end is there."""
+        self._changed.wait()
+        self._changed.clear()
+        return not self._closed.is_set()
+
+    def _draw_ended(self, console: Console) -> None:
+        for trace in self._take():
+            for tree in render_rich(trace.nodes.values()):
+                console.print(tree)
+            for line in _left_out(trace):
+                console.print(line)
 
     def _running(self) -> RenderableType:
         from rich.console import Group

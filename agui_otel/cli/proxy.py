@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import os
 import signal
@@ -23,6 +24,7 @@ from agui_otel.errors import AguiOtelError, ConfigurationError
 from agui_otel.exporting import setup
 
 if TYPE_CHECKING:
+    from agui_otel.attach.forwarding import Upstream
     from agui_otel.attach.proxy import Proxy
 
 _ABOUT = """\
@@ -80,7 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     logging.getLogger("agui_otel").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").addFilter(_shorten)
     off = switched_off()
-    with _listening(arguments.listen) as listening, setup() as handle, contextlib.ExitStack() as stack:
+    with _listening(arguments.listen) as listening, contextlib.ExitStack() as stack:
+        refuse_itself(proxy.upstream, listening)
+        handle = stack.enter_context(setup())
         say_what_is_left_out(settings)
         if arguments.live and isinstance(handle.tracer_provider, TracerProvider):
             handle.tracer_provider.add_span_processor(stack.enter_context(LiveTrees()))
@@ -153,11 +157,11 @@ def _listening(place: str) -> Iterator[socket.socket]:
     """A socket that listens at `HOST:PORT`. Raises `ConfigurationError`."""
     host, _, port = place.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not port.isdecimal() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigurationError(f"--listen {place}: it should be HOST:PORT, such as 127.0.0.1:8080")
     try:
         family, _, _, _, address = socket.getaddrinfo(
-            host or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listening = socket.create_server(address[:2], family=family, backlog=2048)
     except OSError as error:
@@ -166,6 +170,39 @@ def _listening(place: str) -> Iterator[socket.socket]:
         raise ConfigurationError(f"--listen {place}: {said or error}") from None
     with listening:
         yield listening
+
+
+def refuse_itself(upstream: Upstream, listening: socket.socket) -> None:
+    """Raise `ConfigurationError` where what the proxy would ask is the proxy.
+
+    A name that cannot be resolved yet is none of its own.
+    """
+    host, port = listening.getsockname()[:2]
+    if port != (upstream.port or {"http": 80, "https": 443}[upstream.scheme]):
+        return
+    own = ipaddress.ip_address(host)
+    try:
+        found = socket.getaddrinfo(upstream.host, port, family=listening.family, type=socket.SOCK_STREAM)
+    except OSError:
+        return
+    for *_, address in found:
+        asked = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        if asked == own or (own.is_unspecified and _is_ours(asked)) or (asked.is_unspecified and own.is_loopback):
+            raise ConfigurationError(
+                f"--upstream {upstream}: it is where the proxy itself listens ({_place(host, port)}); "
+                "give --listen another port"
+            )
+
+
+def _is_ours(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether this machine has an address: then a socket can have it."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
 
 
 def _place(host: str, port: int) -> str:

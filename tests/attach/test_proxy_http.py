@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
@@ -12,12 +14,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from agui_otel import TracingMiddleware
 from agui_otel.attach.proxy import Proxy
 from tests.attach.test_proxy import streaming_app
 from tests.support.proxies import END, HEAD, chunked, facing, proxied, proxying, said
 from tests.support.servers import JSON, ask, asking, eventually, free_port, served, sse, streaming
 from tests.support.sources import RUN, WHOLE
-from tests.support.watched import Watched, values
+from tests.support.watched import Alarm, Watched, values
 
 MIB = 1024 * 1024
 
@@ -43,7 +46,8 @@ def test_headers_pass_both_ways(watched: Watched) -> None:
     assert [
         "GET /a%2Fb/../c?q=%20&r HTTP/1.1", f"host: {server.authority}", "x-a: 1", "x-latin: é", "cookie: c", "x-a: 2",
         "x-forwarded-for: 127.0.0.1", "x-forwarded-host: public.example", "x-forwarded-proto: http",
-    ] == server.heads()  # fmt: skip
+    ] == server.heads()[:-1]  # fmt: skip
+    assert re.fullmatch(r"via: 1\.1 agui-otel-[0-9a-f]{16}", server.heads()[-1])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_a_base_path_is_not_left(watched: Watched) -> None:
 
 
 def test_responses_without_a_body(watched: Watched) -> None:
-    """HEAD has a GET's headers; 204 and 304 end with their head. One connection after another request serves all."""
+    """HEAD has a GET's headers; 204 and 304 end with their head."""
     answers = [
         b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n",
         b"HTTP/1.1 204 No Content\r\n\r\n",
@@ -80,13 +84,12 @@ def test_responses_without_a_body(watched: Watched) -> None:
         b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody",
     ]
     waiting = list(answers)
-    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, server):
+    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, _):
         head = ask(own, None, method="HEAD", headers={})
         others = [ask(own, None, method="GET", headers={}) for _ in range(3)]
     assert (200, "1000", b"") == (head.status, head.header("content-length"), head.body)
     assert [(204, b""), (304, b""), (200, b"body")] == [(answer.status, answer.body) for answer in others]
     assert "a" == others[1].header("etag")
-    assert (4, 1) == (len(server.requests), server.connections)
 
 
 def test_a_browser_may_ask(watched: Watched) -> None:
@@ -228,6 +231,50 @@ def test_an_upstream_that_gives_no_answer_is_a_bad_gateway(watched: Watched, spo
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("spoken", "found"),
+    [
+        (b"HTTP/1.1 600 Odd\r\ncontent-length: 2\r\n\r\nok", "its status is 600"),
+        (b"HTTP/1.1 999 Odd\r\ncontent-length: 2\r\n\r\nok", "its status is 999"),
+        (b"HTTP/1.1 200 OK\r\nx-a: a\x1bb\r\n\r\nok", "its header 'x-a' holds a control character"),
+    ],
+)
+def test_an_answer_that_cannot_be_sent_is_a_bad_gateway(
+    watched: Watched, heard: Alarm, spoken: bytes, found: str
+) -> None:
+    """No cut, and no traceback: the body says what is wrong with it."""
+    with facing(spoken, watched) as (own, server):
+        told = ask(own)
+    wanted = f"agui-otel proxy: the upstream http://{server.authority} gave an answer that cannot be passed on: {found}"
+    assert (502, wanted) == (told.status, told.body.decode().partition("\n")[0])
+    assert ("error", "502") == (values(watched.run)["agui.outcome"], values(watched.run)["error.type"])
+    assert [] == heard.messages
+
+
+@pytest.mark.parametrize("length", [b"2", b"9999"])
+def test_a_response_with_two_lengths_passes(watched: Watched, length: bytes) -> None:
+    """Its chunks say where it ends."""
+    head = HEAD.replace(b"\r\n\r\n", b"\r\ncontent-length: " + length + b"\r\n\r\n")
+    with facing(head + chunked(sse(WHOLE)) + END, watched) as (own, _):
+        answer = ask(own)
+    assert (200, None, sse(WHOLE)) == (answer.status, answer.header("content-length"), answer.body)
+
+
+@pytest.mark.parametrize("between", [0, 2])
+def test_an_upstream_that_leads_back_is_a_loop(watched: Watched, between: int) -> None:
+    """At once, or through other proxies: the request is told so, and goes round no further."""
+    port = free_port()
+    with ExitStack() as stack:
+        following = port
+        for _ in range(between):
+            following = stack.enter_context(served(Proxy(f"http://127.0.0.1:{following}"), lifespan="on"))
+        loop = Proxy(f"http://127.0.0.1:{following}")
+        stack.enter_context(served(TracingMiddleware(loop, **watched.keywords), port=port, lifespan="on", ws="none"))
+        answer = ask(port)
+    assert 508 == answer.status
+    assert f"agui-otel proxy: the upstream {loop.upstream} leads back to this proxy\n" == answer.body.decode()
+
+
 def test_what_is_answered_here(watched: Watched) -> None:
     """Its own health, unless the upstream wants that path; and that it passes no websockets."""
     upgrade = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "dGVzdA==",
@@ -241,12 +288,37 @@ def test_what_is_answered_here(watched: Watched) -> None:
             assert 204 == ask(other, None, method="GET", path="/healthz").status
 
 
-def test_connections_are_kept(watched: Watched) -> None:
-    """One to the upstream serves many requests, one after another."""
+SMUGGLED = b"HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nsmuggled"
+
+
+@pytest.mark.parametrize(
+    ("method", "head", "expected"),
+    [
+        ("HEAD", b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(SMUGGLED), b""),
+        ("GET", b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        ("GET", b"HTTP/1.1 304 Not Modified\r\n\r\n", b""),
+        ("GET", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", b"ok"),
+        ("GET", HEAD + chunked(b"ok") + END, b"ok"),
+    ],
+    ids=["HEAD", "204", "304", "content-length", "chunked"],
+)
+def test_nothing_of_one_answer_is_in_another(watched: Watched, method: str, head: bytes, expected: bytes) -> None:
+    """An upstream sends more than its answer, at once with it: the next client gets its own."""
+    waiting = [head + SMUGGLED, b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nown"]
+    with facing(lambda connection: connection.sendall(waiting.pop(0)), watched) as (own, server):
+        first = ask(own, None, method=method, headers={})
+        second = ask(own, None, method="GET", headers={})
+    assert (expected, b"own") == (first.body, second.body)
+    assert (2, 2) == (len(server.requests), server.connections)
+
+
+def test_connections_are_closed(watched: Watched) -> None:
+    """Each when its answer has been passed, also those of many at once."""
     with facing(HEAD + chunked(sse([RUN])) + END, watched) as (own, server):
-        for _ in range(20):
-            ask(own)
-    assert (20, 1) == (len(server.requests), server.connections)
+        with ThreadPoolExecutor(8) as threads:
+            assert {sse([RUN])} == {answer.body for answer in threads.map(lambda _: ask(own), range(40))}
+        eventually(lambda: server.closed == server.connections)
+    assert (40, 40) == (len(server.requests), server.connections)
 
 
 def test_informational_responses_are_no_answer(watched: Watched) -> None:

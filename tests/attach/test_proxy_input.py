@@ -14,12 +14,13 @@ import pytest
 from starlette.responses import Response, StreamingResponse
 
 from agui_otel import Settings, TracingMiddleware, setup
+from agui_otel.attach.proxy import MAX_HEADER_BYTES
 from tests.attach.test_asgi import PROTO
 from tests.attach.test_asgi_endings import command
 from tests.attach.test_asgi_input import MIB, TOO_LARGE, violations
 from tests.attach.test_proxy import streaming_app
 from tests.attach.test_proxy_endings import exported, proxy_command, told
-from tests.support.proxies import proxied
+from tests.support.proxies import facing, proxied, said
 from tests.support.receivers import http_receiver
 from tests.support.servers import JSON, SSE, ask, eventually, free_port, listens, sse, streaming
 from tests.support.sources import DONE, INPUT, RUN, WHOLE
@@ -49,6 +50,27 @@ def test_bad_bodies_pass(watched: Watched, media: str, body: bytes, said: str | 
     assert ("success" if body.endswith(sse([DONE])) and media == SSE else "unfinished") == values(watched.run)[
         "agui.outcome"
     ]
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_large_headers_are_refused(watched: Watched, many: int) -> None:
+    """All of a request together, the upstream is not asked; with a byte less they pass."""
+    body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+    base = b"host: x\r\nconnection: close\r\n"
+    room = MAX_HEADER_BYTES - len(b"hostxconnectionclose") - many * len(b"x-a")
+    texts = [b"v" * (room // many)] * (many - 1)
+    texts.append(b"v" * (room - sum(map(len, texts))))
+
+    def asked(*more: bytes) -> bytes:
+        lines = b"".join(b"x-a: " + value + b"\r\n" for value in [*texts[:-1], texts[-1] + b"".join(more)])
+        return b"GET / HTTP/1.1\r\n" + base + lines + b"\r\n"
+
+    with facing(body, watched) as (own, server):
+        assert said(own, asked()).startswith(b"HTTP/1.1 200 OK")
+        refused = said(own, asked(b"v"))
+    assert b"HTTP/1.1 431 Request Header Fields Too Large" == refused.partition(b"\r\n")[0]
+    assert b"agui-otel proxy: the headers have more than 65,536 bytes together\n" == refused.partition(b"\r\n\r\n")[2]
+    assert 1 == len(server.requests)
 
 
 def test_a_request_over_the_limit_passes(watched: Watched) -> None:

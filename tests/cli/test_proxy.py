@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -15,9 +17,11 @@ from typing import Any
 
 import pytest
 from opentelemetry.context import Context
-from opentelemetry.trace import set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from agui_otel.attach.forwarding import Upstream
 from agui_otel.cli.live import MAX_SPANS, LiveTrees
+from agui_otel.cli.proxy import refuse_itself
 from agui_otel.testing import capture
 from scripts.doc_outputs import ROOT, environment
 from tests.support.command import Command
@@ -31,6 +35,8 @@ from tests.support.sources import HALF, WHOLE
     [
         (("--upstream", "localhost"), "upstream 'localhost': it should be a URL such as http://localhost:8000"),
         (("--listen", "8080x"), "--listen 8080x: it should be HOST:PORT, such as 127.0.0.1:8080"),
+        (("--listen", "8080"), "--listen 8080: it should be HOST:PORT, such as 127.0.0.1:8080"),
+        (("--listen", ":8080"), "--listen :8080: it should be HOST:PORT, such as 127.0.0.1:8080"),
         (("--listen", "127.0.0.1:99999"), "--listen 127.0.0.1:99999: it should be HOST:PORT, such as 127.0.0.1:8080"),
         (("--listen", "203.0.113.7:80"), "--listen 203.0.113.7:80: Cannot assign requested address"),
         (("--path", "agent"), "--path agent: it should begin with /"),
@@ -49,6 +55,30 @@ def test_a_port_that_is_taken_is_said(command: Command) -> None:
     with raw(lambda _: None) as (port, _):
         ran = command("proxy", "--upstream", "http://localhost:1", "--listen", f"127.0.0.1:{port}")
     assert (2, f"agui-otel: --listen 127.0.0.1:{port}: Address already in use\n") == (ran.status, ran.err)
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream"),
+    [
+        ("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "localhost"), ("localhost", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"),
+        ("0.0.0.0", "localhost"), ("127.0.0.1", "0.0.0.0"), ("0.0.0.0", "0.0.0.0"), ("0.0.0.0", "127.0.0.2"),
+    ],
+)  # fmt: skip
+def test_it_does_not_ask_itself(command: Command, listen: str, upstream: str) -> None:
+    """Whatever name its own address has."""
+    port = free_port()
+    ran = command("proxy", "--upstream", f"http://{upstream}:{port}/a", "--listen", f"{listen}:{port}")
+    place = f"{listen.replace('localhost', '127.0.0.1')}:{port}"
+    wanted = f"--upstream http://{upstream}:{port}/a: it is where the proxy itself listens ({place}); "
+    assert (2, "", f"agui-otel: {wanted}give --listen another port\n") == ran
+
+
+def test_another_address_with_its_port_is_asked() -> None:
+    """The same port elsewhere is another server: one of no machine here, of a name that nobody has, or of this one."""
+    for listen, upstream in (("0.0.0.0", "203.0.113.7"), ("127.0.0.1", "nobody.invalid"), ("127.0.0.1", "127.0.0.2")):
+        with socket.create_server((listen, 0)) as listening:
+            port = listening.getsockname()[1]
+            refuse_itself(Upstream.parse(f"http://{upstream}:{port}"), listening)
 
 
 def test_without_its_packages_it_names_them(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,3 +192,41 @@ def test_a_trace_of_many_spans_is_cut(capsys: pytest.CaptureFixture[str]) -> Non
         root.end()
     lines = capsys.readouterr().out.splitlines()
     assert (MAX_SPANS, "and 10 more spans") == (len(lines) - 1, lines[-1])
+
+
+def test_what_ended_before_it_stops_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when that comes before the thread that writes has begun to wait."""
+
+    class Slow(io.StringIO):
+        def isatty(self) -> bool:
+            time.sleep(0.1)
+            return False
+
+    monkeypatch.setattr(sys, "stdout", out := Slow())
+    captured = capture()
+    with LiveTrees() as live:
+        captured.tracer_provider.add_span_processor(live)
+        captured.tracer_provider.get_tracer("test").start_span("root", Context()).end()
+    assert "root" == out.getvalue().partition(" ")[0]
+
+
+def test_what_is_below_spans_that_are_left_out_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """However deep, and after they ended: one tree with all of them counted. A run below a client's span is a tree."""
+    captured = capture()
+    with LiveTrees() as live:
+        captured.tracer_provider.add_span_processor(live)
+        tracer = captured.tracer_provider.get_tracer("test")
+        root = tracer.start_span("root", Context())
+        for _ in range(MAX_SPANS):
+            child = tracer.start_span("inside", set_span_in_context(root))
+            for _ in range(3):
+                child.end()
+                child = tracer.start_span("below", set_span_in_context(child))
+            child.end()
+        called = SpanContext(root.get_span_context().trace_id, 2**60, True, TraceFlags(1))
+        tracer.start_span("another", set_span_in_context(NonRecordingSpan(called))).end()
+        root.end()
+    lines = capsys.readouterr().out.splitlines()
+    roots = [line.partition("  ")[0] for line in lines if line[:1].isalpha()]
+    assert ["another", "root", f"and {3 * MAX_SPANS + 1:,} more spans"] == roots
+    assert MAX_SPANS + 2 == len(lines)

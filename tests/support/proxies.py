@@ -39,7 +39,7 @@ def proxied(app: Any, watched: Watched, **options: Any) -> Iterator[int]:
 class Raw:
     """A server for HTTP as bytes at `authority`, host and port.
 
-    `requests` are what it was sent, whole; `connections` how many it has taken.
+    `requests` are what it was sent, whole; `connections` how many it has taken, `closed` how many are done.
     """
 
     def __init__(self, answer: Answer, authority: str) -> None:
@@ -47,6 +47,8 @@ class Raw:
         self.authority = authority
         self.requests: list[bytes] = []
         self.connections = 0
+        self.closed = 0
+        self._counting = threading.Lock()
 
     def heads(self, number: int = -1) -> list[str]:
         """The lines of a request's head."""
@@ -59,14 +61,17 @@ class Raw:
 
     def serve(self, connection: socket.socket) -> None:
         """Answer the requests of a connection, one after another, until it is closed."""
-        self.connections += 1
+        with self._counting:
+            self.connections += 1
         with connection:
             while (request := _request(connection)) is not None:
                 self.requests.append(request)
                 try:
                     self._answer(connection)
                 except OSError:
-                    return
+                    break
+        with self._counting:
+            self.closed += 1
 
 
 @contextmanager
