@@ -34,7 +34,6 @@ INSTALL = "pip install 'arize-phoenix>=20'"
 """The command that installs Phoenix beside this package, as its extra `demo` does."""
 
 HTTP_PORT = 6006
-GRPC_PORT = 4317
 
 _SERVER = (sys.executable, "-m", "agui_otel.phoenix")
 _HOST = "127.0.0.1"
@@ -69,7 +68,7 @@ class EmbeddedPhoenix:
     """A Phoenix server for as long as the `with` block lasts.
 
     `directory` keeps its database (and `phoenix.log`); None is a temporary one that goes with it. `port` and
-    `grpc_port` are asked for as they are; None takes 6006 and 4317, or free ones where those are taken.
+    `grpc_port` are asked for as they are; None takes 6006, or a free one where that is taken, and a free one for gRPC.
     `timeout` (seconds) bounds the start, which takes 10 to 30 s: Phoenix migrates its database first.
 
     The server takes no `PHOENIX_*` variables over from this environment, asks nothing of the internet, and
@@ -102,11 +101,11 @@ class EmbeddedPhoenix:
         try:
             directory = self._make_directory()
             try:
-                self._launch(directory, HTTP_PORT, GRPC_PORT)
+                self._launch(directory, HTTP_PORT)
             except _PortTakenError:
                 # Somebody took a port between our look and the server's own attempt.
                 self._end()
-                self._launch(directory, 0, 0)
+                self._launch(directory, 0)
         except OSError as error:
             self.stop()
             raise PhoenixError(f"Phoenix cannot run: {error}") from error
@@ -160,9 +159,9 @@ class EmbeddedPhoenix:
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
-    def _launch(self, directory: Path, usual_port: int, usual_grpc_port: int) -> None:
+    def _launch(self, directory: Path, usual_port: int) -> None:
         port = _port(self._ports[0], usual_port)
-        grpc_port = _port(self._ports[1], usual_grpc_port, but=port)
+        grpc_port = _port(self._ports[1], 0, but=port)
         self.url = f"http://{_HOST}:{port}"
         self.grpc_endpoint = f"http://{_HOST}:{grpc_port}"
         self._log = directory / "phoenix.log"
@@ -343,6 +342,21 @@ def _environment(directory: Path, port: int, grpc_port: int) -> dict[str, str]:
     return environment
 
 
+def _keep_grpc_here() -> None:
+    """Phoenix would bind its gRPC port, which asks for no credentials, on every interface, whatever its host is."""
+    import grpc.aio
+
+    make = grpc.aio.server
+
+    def server(*args: Any, **kwargs: Any) -> Any:
+        made = make(*args, **kwargs)
+        bind = made.add_insecure_port
+        made.add_insecure_port = lambda address: bind(f"{_HOST}:{address.rpartition(':')[2]}")
+        return made
+
+    grpc.aio.server = server
+
+
 def _serve() -> None:
     """Be the server: stop when the standard input, which the parent holds, is closed."""
 
@@ -352,6 +366,7 @@ def _serve() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
+    _keep_grpc_here()
     from phoenix.server.main import main
 
     sys.argv = ["phoenix", "serve"]

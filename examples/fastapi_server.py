@@ -36,7 +36,7 @@ async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
 
 
-app = FastAPI(lifespan=lifespan)
+app = FastAPI(lifespan=lifespan, telemetry={"tracing": False})  # of FastAPI's own, a trace beside each run's
 
 
 async def agent(request: RunAgentInput) -> AsyncIterator[BaseEvent]:

@@ -122,7 +122,8 @@ class Exchange:
         self._decoder: Decoder | None = None
         self._decompressor: Decompressor | None = None
         self._held: list[Payload] | None = []
-        self._waiting: list[tuple[bytes, int]] = []
+        self._waiting: list[bytes] = []
+        self._times: list[int] = []  # beside it: pairs would be objects that the garbage collector looks after
         self._answered_at = 0
         self.ended = False
         """Whether nothing more is wanted: the run has ended, or there is none to be observed."""
@@ -190,7 +191,8 @@ class Exchange:
     def take(self, chunk: bytes, at_ns: int) -> None:
         """Take the next bytes of the response's body, which were there at `at_ns`; `listen` reads them, or the end."""
         if self._decoder is not None:
-            self._waiting.append((chunk, at_ns))
+            self._waiting.append(chunk)
+            self._times.append(at_ns)
 
     def listen(self) -> None:
         """Read what was taken, once it has been passed on.
@@ -201,8 +203,8 @@ class Exchange:
         if waiting and (
             self._held is not None
             or len(waiting) >= MAX_WAITING
-            or waiting[-1][1] - waiting[0][1] > MAX_WAIT_NS
-            or not _is_one_delta(waiting[-1][0])
+            or self._times[-1] - self._times[0] > MAX_WAIT_NS
+            or not _is_one_delta(waiting[-1])
         ):
             self._catch_up()
 
@@ -227,9 +229,13 @@ class Exchange:
         decoder = self._decoder
         if decoder is None:
             return
-        waiting, self._waiting = self._waiting, []
+        waiting, times = self._waiting, self._times
+        self._waiting, self._times = [], []
         try:
-            for chunk, at in waiting:
+            if len(waiting) > 2:
+                self._hear_deltas(decoder, waiting[:-1], times)
+                del waiting[:-1], times[:-1]
+            for chunk, at in zip(waiting, times, strict=True):
                 if self.ended:
                     return
                 if self._decompressor is None:
@@ -239,6 +245,15 @@ class Exchange:
                         self._hear([part] if isinstance(part, Unreadable) else decoder.feed(part), at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._give_up("response", error)
+
+    def _hear_deltas(self, decoder: Decoder, deltas: Sequence[bytes], times: Sequence[int]) -> None:
+        """Read what waited, each a delta with its own time. Where one was none after all, they have the latest."""
+        payloads = decoder.feed(b"".join(deltas))
+        if self.session is None or len(payloads) != len(deltas):
+            self._hear(payloads, times[len(deltas) - 1])
+            return
+        for payload, at in zip(payloads, times, strict=False):
+            self.session.feed(payload, at)
 
     def _start(self, given: Any) -> None:
         self.session = start(self._how, self._ambient(), given, self._agent_name, self._attributes)

@@ -48,7 +48,9 @@ def register(commands: Any) -> None:
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--once", action="store_true", help="stop Phoenix and exit when the traces are in it")
+    parser.add_argument(
+        "--once", action="store_true", help="print no links; stop Phoenix and exit when the traces are in it"
+    )
     parser.add_argument("--port", type=int, help="Phoenix's port (default: 6006, or a free one)")
     parser.add_argument("--dir", metavar="DIR", help="keep Phoenix's database here (default: a temporary one)")
     parser.set_defaults(run=run)

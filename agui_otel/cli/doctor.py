@@ -205,7 +205,7 @@ def _memory() -> str:
     if figure is None:
         raise Problem(f"the thread memory {shown} can be read only", "give it a primary, or a file that can be written")
     waiting = sum(reason.open for reason in figure.reasons.values())
-    return f"thread memory: {shown}, which answers; {waiting} interrupts wait (agui-otel waiting)"
+    return f"thread memory: {shown}, which answers; open interrupts: {waiting} (agui-otel waiting)"
 
 
 def _owner() -> str:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = Settings()
     if memory_kind(settings.thread_memory) == "memory":
         raise ConfigurationError(
-            "AGUI_OTEL_THREAD_MEMORY is memory://: what waits there is known to the server's own process only; "
+            "AGUI_OTEL_THREAD_MEMORY is memory://, or not set: what waits there only the server's own process knows; "
             "with sqlite:///path or redis://host it can be listed"
         )
     if arguments.limit < 1:

@@ -17,6 +17,7 @@ from agui_otel.cli.doctor import SPAN
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient
 from tests.support import recorded_server, services
 from tests.support.command import Command, Ran
+from tests.support.processes import listening
 from tests.support.receivers import grpc_receiver, http_receiver
 
 NOBODY = (
@@ -356,12 +357,14 @@ def test_a_wrong_setting(command: Command, agent: str, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_phoenix(command: Command, tmp_path: Path) -> None:
-    """A Phoenix is reached over HTTP and gRPC, and the test span is found in the project that is meant."""
+    """A Phoenix on this machine only is reached over HTTP and gRPC, and the test span is found in the project meant."""
     try:
         version("arize-phoenix")
     except PackageNotFoundError:
         services.require(False, "arize-phoenix")
     with EmbeddedPhoenix(tmp_path) as server:
+        assert server._process is not None
+        assert {server.url[7:], server.grpc_endpoint[7:]} == listening(server._process.pid)
         for url in (server.url, server.grpc_endpoint):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("PHOENIX_GRPC_PORT", server.grpc_endpoint.rpartition(":")[2])

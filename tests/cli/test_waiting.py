@@ -136,7 +136,7 @@ def test_the_processes_own_memory(command: Command) -> None:
     """Nobody else knows what waits there."""
     ran = command("waiting")
     assert (2, "") == (ran.status, ran.out)
-    assert "known to the server's own process only" in ran.err
+    assert "only the server's own process knows" in ran.err
 
 
 def test_a_store_that_cannot_be_read(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_the_doctor_asks_the_store(command: Command, tmp_path: Path, monkeypatch
     url = f"sqlite:///{tmp_path / 'threads.db'}"
     monkeypatch.setenv("AGUI_OTEL_THREAD_MEMORY", url)
     remember(url, "t", interrupts=(interrupt(),))
-    assert f"thread memory: {url}, which answers; 1 interrupts wait (agui-otel waiting)" == _memory()
+    assert f"thread memory: {url}, which answers; open interrupts: 1 (agui-otel waiting)" == _memory()
     assert command
 
 

@@ -49,5 +49,6 @@ def listening(process: int) -> set[str]:
                 address, _, port = local.partition(":")
                 packed = bytes.fromhex(address)
                 words = (packed[at : at + 4][::-1] for at in range(0, len(packed), 4))
-                found.add(f"{ip_address(b''.join(words))}:{int(port, 16)}")
+                heard = ip_address(b"".join(words))
+                found.add(f"{getattr(heard, 'ipv4_mapped', None) or heard}:{int(port, 16)}")
     return found
