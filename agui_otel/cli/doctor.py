@@ -15,7 +15,7 @@ from opentelemetry import trace as trace_api
 from agui_otel.cli.probes import Problem, connect, probe
 from agui_otel.cli.questions import ask
 from agui_otel.cli.refusals import Refusals
-from agui_otel.cli.stack import addresses, examine
+from agui_otel.cli.stack import START, addresses, examine
 from agui_otel.config import Settings, memory_kind, variable, without_password
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting import Handle, current_handle, setup
@@ -101,7 +101,7 @@ def _examine(arguments: argparse.Namespace) -> Iterator[str]:
     plan = _plan(where)
     assert plan.traces is not None
     yield _said(plan)
-    yield connect(plan.traces)
+    yield connect(plan.traces, START if stack is not None else None)
     yield probe(plan.traces)
     finding, trace_id = _test_span(where)
     yield finding

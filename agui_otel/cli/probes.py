@@ -28,8 +28,8 @@ class Problem(Exception):  # noqa: N818 - it is the command's finding, not an er
         self.fix = fix
 
 
-def connect(destination: Destination) -> str:
-    """Whether somebody listens there. Raises `Problem`."""
+def connect(destination: Destination, start: str | None = None) -> str:
+    """Whether somebody listens there. Raises `Problem`, which advises `start`, the command that starts the receiver."""
     to = address(destination)
     host, port = to.hostname or "localhost", _port(to)
     place = f"{host}:{port}"
@@ -44,7 +44,7 @@ def connect(destination: Destination) -> str:
     except OSError as error:
         raise Problem(
             f"nobody listens at {place}: {error.strerror or error}",
-            f"start the receiver there, or correct {to.geturl()}",
+            start or f"start the receiver there, or correct {to.geturl()}",
         ) from None
     return f"{place} takes connections"
 

@@ -27,6 +27,9 @@ PORTS = {
 EXAMPLE_WEBHOOK = "host.docker.internal:9095"
 """Where the example of Alertmanager's configuration sends notifications: nobody's."""
 
+START = "docker compose up -d"
+"""What starts the services."""
+
 _SECONDS = 5.0
 _ARRIVE_SECONDS = 20.0
 _direct = build_opener(ProxyHandler({}))
@@ -126,7 +129,7 @@ def _json(service: str, url: str) -> Any:
     except (URLError, OSError, http.client.HTTPException) as error:
         raise Problem(
             f"{service} does not answer at {url}: {getattr(error, 'reason', error)}",
-            f"docker compose up -d, and see: docker compose ps {service}",
+            f"{START}, and see: docker compose ps {service}",
         ) from None
     if not isinstance(value, dict):
         raise Problem(f"what answers at {url} is no {service}", "another program has that port: choose another in .env")

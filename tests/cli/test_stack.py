@@ -115,3 +115,12 @@ def test_they_are_the_files(command: Command, monkeypatch: pytest.MonkeyPatch) -
         ran = command("doctor", "--compose")
     assert 1 == ran.status
     assert ran.out.splitlines()[-2].startswith("wrong  collector does not answer at http://localhost:")
+
+
+def test_nothing_is_up(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not even the collector listens, the services are to be started."""
+    monkeypatch.setenv("OTLP_HTTP_PORT", str(free_port()))
+    ran = command("doctor", "--compose")
+    wrong, fix = ran.out.splitlines()[-2:]
+    assert (1, "fix    docker compose up -d") == (ran.status, fix)
+    assert wrong.startswith("wrong  nobody listens at localhost:")

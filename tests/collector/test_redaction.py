@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 import yaml
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from agui_otel import Settings, trace_events
 from agui_otel.exporting import Handle
 from tests.support.canaries import ASKED, CANARY, first_run, second_run, third_run
 from tests.support.collectors import CONFIGURATIONS, DEFAULT, Collector, collector, wait_for
-from tests.support.load import Sender, attributes, span
+from tests.support.load import attributes, span
 from tests.support.pipeline import service
 from tests.support.receivers import Received, http_receiver
+from tests.support.redacted import through
 from tests.support.servers import eventually
 from tests.support.wire import flat
 
@@ -165,7 +165,7 @@ def test_blocked_keys_inside_json(tmp_path: Path) -> None:
     """JSON text keeps its form, and loses what a blocked key holds: at any depth, and in JSON within JSON."""
     documents = [document(Random(seed)) for seed in range(2000)]
     texts = [json.dumps(item, ensure_ascii=seed % 2 == 0) for seed, item in enumerate(documents)]
-    received = _through(tmp_path, [span(None, {"output.value": text}) for text in texts])
+    received = through(tmp_path, [span(None, {"output.value": text}) for text in texts])
     redacted = [item.attributes[0].value.string_value for item in received]
     assert [] == [(text, got) for text, got in zip(texts, redacted, strict=True) if "CANARY" in got][:3]
     assert [text.count("KEPT") for text in texts] == [text.count("KEPT") for text in redacted]
@@ -184,7 +184,7 @@ def test_json_beyond_what_is_understood(tmp_path: Path) -> None:
         inside = json.dumps({"before": "KEPT", "within": inside})
         texts.append(inside)
     texts += [text[:end] for text in texts for end in range(0, len(text), 7)]
-    received = _through(tmp_path, [span(None, {"output.value": text}) for text in texts])
+    received = through(tmp_path, [span(None, {"output.value": text}) for text in texts])
     redacted = [item.attributes[0].value.string_value for item in received]
     assert [] == [(text, got) for text, got in zip(texts, redacted, strict=True) if "CANARY" in got][:3]
     assert [text.count("KEPT") for text in texts] == [text.count("KEPT") for text in redacted]
@@ -200,7 +200,7 @@ def test_blocked_keys_everywhere_else(tmp_path: Path) -> None:
     thrown = attributes({"exception.message": "api_key: CANARY; KEPT", "exception.stacktrace": "pwd='CANARY'", "n": 1})
     sent.events.add(name="exception", attributes=thrown)
     sent.events.add(name="sk-CANARY0123456789abcdef")
-    (got,) = _through(tmp_path, [sent])
+    (got,) = through(tmp_path, [sent])
     assert "CANARY" not in str(got)
     assert {"city": "KEPT", "password": "****", "db.credentials": "****", "max_tokens": "", "service.name": "load"} == {
         item.key: item.value.string_value for item in got.attributes
@@ -216,36 +216,36 @@ def test_patterns_of_a_person(tmp_path: Path) -> None:
     sent = span(
         None, {"shoe_size": "CANARY", "text": '{"shoe_size": "CANARY", "phone": "555-0199"}'}, name="call 555-0199"
     )
-    (got,) = _through(tmp_path, [sent], AGUI_REDACT_KEYS="shoe_size|hat_size", AGUI_REDACT_VALUES="555-[0-9]{4}")
+    (got,) = through(tmp_path, [sent], AGUI_REDACT_KEYS="shoe_size|hat_size", AGUI_REDACT_VALUES="555-[0-9]{4}")
     text = '{"shoe_size": "****", "phone": "****"}'
     assert ("call ****", "****", text) == (got.name, *(item.value.string_value for item in got.attributes[:2]))
 
 
-def _through(directory: Path, spans: list[Span], **environment: str) -> list[Span]:
-    """The spans as they leave a collector, in their order."""
-    with (
-        http_receiver() as sink,
-        collector(directory, PHOENIX_COLLECTOR_ENDPOINT=sink.url, **environment) as running,
-    ):
-        sender = Sender(running.endpoint)
-        assert sender.send(spans)
-        sender.close()
-        eventually(lambda: len(sink.otlp_spans()) == len(spans))
-        order = {item.span_id: place for place, item in enumerate(spans)}
-        return sorted(sink.otlp_spans(), key=lambda item: order[item.span_id])
-
-
 def test_patterns_are_the_same_everywhere() -> None:
-    """What the redaction processor blocks and what the statements beside it replace is stated twice, alike."""
+    """What the redaction processor blocks and what the statements beside it replace is stated often, alike."""
     processors = yaml.safe_load((CONFIGURATIONS / "collector.yaml").read_text())["processors"]
-    keys = processors["redaction"]["blocked_key_patterns"][0].removeprefix("(?i)")
+    keys = processors["redaction"]["blocked_key_patterns"][0].removeprefix("(?i)(?:").removesuffix(")")
     values = "|".join(processors["redaction"]["blocked_values"])
     statements = [
-        item for group in processors["transform/redaction"]["trace_statements"] for item in group["statements"]
+        item
+        for signal in ("trace_statements", "metric_statements")
+        for group in processors["transform/redaction"][signal]
+        for item in group["statements"]
     ]
     by_value = [item for item in statements if "{8,}" in item]
     by_key = [item for item in statements if "passwd" in item]
-    fields = [found[1] for item in by_value if (found := re.match(r"replace_pattern\(([\w.]+), ", item))]
-    assert ["span.name", "span.status.message", "spanevent.name"] == fields
+    scope = ["scope.name", "scope.version"]
+    names = [*scope, "span.name", "span.status.message", "spanevent.name", *scope]
+    assert names == _fields(by_value)
     assert [] == [item for item in by_value if f'"(?:{values})"' not in item]
-    assert [] == [item for item in by_key if keys.removeprefix("(?:").removesuffix(")") not in item]
+    assert [] == [item for item in by_key if keys not in item]
+    of_resource, of_scope = ["resource.attributes"], [*scope, "scope.attributes"]
+    of_span = ["span.name", "span.status.message", "span.attributes", "spanevent.name", "spanevent.attributes"]
+    kept = [*of_resource, *of_scope, *of_span, *of_resource, *of_scope, "datapoint.attributes"]
+    assert [field for field in kept for _ in ("JSON", "text")] == _fields(by_key)
+    assert 2 == len({re.sub(r"^[^(]*\([\w.]+,(?: \"value\",)? ", "", item) for item in by_key})
+
+
+def _fields(statements: list[str]) -> list[str]:
+    """What each statement looks into."""
+    return [item.partition("(")[2].partition(",")[0] for item in statements]
