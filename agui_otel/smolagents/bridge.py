@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,13 +20,14 @@ from agui_otel.smolagents.guard import quietly
 from agui_otel.smolagents.invocation import INTERRUPTED, Invocation
 from agui_otel.smolagents.late import LateSpan
 from agui_otel.smolagents.values import answer_of, clean, described_each, shown, text_of
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.session import Session
 
 Event = dict[str, Any]
 
 _running: dict[int, list[Bridge]] = {}
 """Which bridges run an agent object: interrupting it would stop all of them."""
-_running_lock = threading.Lock()
+_running_lock = renewed(sys.modules[__name__], "_running_lock", threading.Lock)
 
 
 class Interrupted(AgentGenerationError):  # type: ignore[misc]  # noqa: N818 (nothing is wrong)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import traceback
 
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.metrics import Instruments
 
 _logger = logging.getLogger("agui_otel")
-_lock = threading.RLock()  # a collection in here may end a stream
+_lock = renewed(sys.modules[__name__], "_lock", threading.RLock)  # a collection in here may end a stream
 _told: set[tuple[str, str]] = set()
 
 MAX_TOLD = 1000
