@@ -30,7 +30,7 @@ class Boundary:
     def __init__(self, metrics: Instruments) -> None:
         self._metrics = metrics
 
-    def swallow(self, where: str, error: Exception) -> None:
+    def swallow(self, where: str, error: BaseException) -> None:
         """Count `error`, and log the first of its kind in this process."""
         if Boundary.strict:
             raise error
@@ -48,7 +48,7 @@ class Boundary:
             self._metrics.observer_error(where, times)
 
 
-def tell(where: str, error: Exception, consequence: str) -> None:
+def tell(where: str, error: BaseException, consequence: str) -> None:
     """Log that something of the observer failed, and what that means: the first of its kind in this process."""
     kind = (where, type(error).__name__)
     with _lock:

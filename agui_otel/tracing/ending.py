@@ -17,7 +17,7 @@ from typing import Literal, Protocol
 from opentelemetry.trace import Tracer, TracerProvider
 
 from agui_otel.protocol.entities import Failure, Outcome
-from agui_otel.tracing.background import settle
+from agui_otel.tracing.background import settle_at_exit
 from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.inside import SCOPE
 
@@ -144,7 +144,7 @@ def _end_all() -> None:
         session = reference()
         if session is not None:
             session.finish("cancelled")
-    settle(EXIT_SECONDS)
+    settle_at_exit(EXIT_SECONDS)
 
 
 def end_all_of(provider: TracerProvider) -> None:

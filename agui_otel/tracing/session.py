@@ -250,7 +250,9 @@ class Session:
             self._route()
             self._catch_up()
             if self._held is not None:
-                if background.end_later(self._held.reading, partial(self._complete, outcome, failure, at)):
+                if background.end_later(
+                    self._held.reading, partial(self._complete, outcome, failure, at), self._boundary
+                ):
                     return
                 self._held.reading.give_up(background.OverloadError())
         except Exception as caught:  # noqa: BLE001 - the boundary
