@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from opentelemetry.trace import SpanContext
 
+from agui_otel.protocol.bounds import MAX_LENGTH
 from agui_otel.protocol.thread import MAX_RUNS, SeenRun
 from agui_otel.tracing.forking import renewed
 
@@ -15,8 +16,6 @@ MAX_IDS = 4096
 """Run ids that are known at once."""
 MAX_THREADS = 16
 """Threads that are told apart for one run id."""
-MAX_LENGTH = 256
-"""Characters of a run id that is known, and of its thread's; a client chooses them."""
 
 
 class RecentRuns:
