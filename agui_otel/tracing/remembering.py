@@ -34,9 +34,10 @@ def memory_of(settings: Settings, given: ThreadMemory | None = None) -> ThreadMe
 class Remembering:
     """One stream's dealings with a store. A store that is down costs the links, never the run.
 
-    Anonymous threads have no memory: many users share them. Descriptions are kept only with `keep_content`. Threads and entries with ids
-    that are too long have none either, which is counted. A store that is not immediate is read for as long as the settings say, and written, in the background; where `waits` is
-    true, it is here that one waits for it.
+    Anonymous threads have no memory: many users share them. Threads and entries with ids that are too long have none
+    either, which is counted. Descriptions are kept only with `keep_content`. A store that is not immediate is read for
+    as long as the settings say, and written, in the background; where `waits` is true, it is here that one waits for
+    it.
     """
 
     def __init__(
