@@ -142,6 +142,7 @@ class Settings(BaseModel):
     thread_memory_ttl: float = Field(
         default=7 * 24 * 3600.0,
         gt=0,
+        le=10 * 365 * 24 * 3600.0,
         allow_inf_nan=False,
         description="Seconds after which a thread is forgotten.",
     )
@@ -209,8 +210,17 @@ def memory_kind(url: str) -> Literal["memory", "sqlite", "redis"]:
 
 
 def without_password(url: object) -> str:
-    """A URL as it may be shown: without its user, password and query."""
+    """A URL as it may be shown: without its user, password and query.
+
+    Of what may be meant otherwise than it is read only the scheme is shown: a text without ``://``, and a password with
+    a ``?``.
+    """
     scheme, separator, rest = str(url).partition("://")
+    if not separator:
+        name, colon, more = scheme.partition(":")
+        return f"{name}:…" if colon and more else "…" if "@" in name else scheme
+    if "?" in rest.rpartition("@")[0]:
+        return f"{scheme}://…"
     rest = rest.partition("?")[0]
     return f"{scheme}{separator}{'…@' if '@' in rest else ''}{rest.rpartition('@')[2]}"
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from agui_otel import config
-from agui_otel.config import ENVIRONMENT, GENAI_CAPTURE, Settings
+from agui_otel.config import ENVIRONMENT, GENAI_CAPTURE, Settings, without_password
 from agui_otel.errors import AguiOtelError, ConfigurationError
 
 IN_THE_ENVIRONMENT = [
@@ -161,3 +161,28 @@ def test_a_slip_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
         Settings()
         Settings()
     assert ["AGUI_OTEL_STEP is set but is no setting of agui-otel; did you mean AGUI_OTEL_STEPS?"] == caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:secret@host/0?password=secret", "redis://…@host/0"),
+        ("redis://:sec?ret@host/0", "redis://…"),
+        ("redis://:s@cret@host", "redis://…@host"),
+        ("redis:secret@host", "redis:…"),
+        ("user-secret@host", "…"),
+        ("redis://host/0", "redis://host/0"),
+        ("sqlite:///a.db", "sqlite:///a.db"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    """However a URL is mistyped."""
+    assert shown == without_password(url)
+
+
+def test_a_time_that_no_store_can_keep() -> None:
+    """Ten years are the most."""
+    Settings(thread_memory_ttl=10 * 365 * 86400.0)
+    with pytest.raises(ConfigurationError, match="thread_memory_ttl"):
+        Settings(thread_memory_ttl=1e300)

@@ -8,9 +8,10 @@ import os
 import time
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from agui_otel.config import Settings, memory_kind, without_password
+from agui_otel.config import SQLITE, Settings, memory_kind, without_password
 from agui_otel.errors import AguiOtelError, ConfigurationError
 from agui_otel.exporting.destination import resolve
 from agui_otel.phoenix import trace_url
@@ -69,6 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.limit < 1:
         raise ConfigurationError(f"--limit {arguments.limit}: it should be at least 1")
+    url = settings.thread_memory
+    if memory_kind(url) == "sqlite" and not Path(url.removeprefix(SQLITE)).exists():
+        raise ConfigurationError(
+            f"the thread memory {url} cannot be read: there is no such file; the first server that remembers a thread "
+            "makes it"
+        )
     records = _records(settings, arguments.limit + 1)
     waits = sorted((wait for record in records[: arguments.limit] for wait in waits_of(record)), key=_since)
     phoenix, now = _phoenix(), time.time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import sys
 import threading
 import time
 from types import TracebackType
@@ -14,6 +15,7 @@ from opentelemetry.trace import TracerProvider
 
 from agui_otel.tracing.background import settle
 from agui_otel.tracing.ending import end_all_of
+from agui_otel.tracing.forking import renewed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider as SdkMeterProvider
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-_lock = threading.Lock()
+_lock = renewed(sys.modules[__name__], "_lock", threading.Lock)
 _alive: list[Handle] = []
 _current: Handle | None = None
 

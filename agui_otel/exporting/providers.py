@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Literal
@@ -15,10 +16,11 @@ from agui_otel.config import Settings, checked
 from agui_otel.errors import ConfigurationError
 from agui_otel.exporting.destination import resolve
 from agui_otel.exporting.handle import Handle, current_handle, register
+from agui_otel.tracing.forking import renewed
 
 _logger = logging.getLogger(__name__)
 
-_setup_lock = threading.Lock()
+_setup_lock = renewed(sys.modules[__name__], "_setup_lock", threading.Lock)
 _published: list[object] = []
 """The providers of ours that became OpenTelemetry's global ones; they stay that for the process's life."""
 

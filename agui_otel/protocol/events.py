@@ -350,7 +350,12 @@ def _plain(value: Any) -> Any:
         return _plain_model(value, fields)
     if isinstance(value, Enum):
         return _plain(value.value)
-    return to_jsonable_python(value, by_alias=True, serialize_unknown=True)
+    return to_jsonable_python(value, by_alias=True, fallback=_class_name)
+
+
+def _class_name(value: object) -> str:
+    """What stands for what JSON cannot say: what it says of itself may be a secret."""
+    return type(value).__name__
 
 
 def _declared(model: Any) -> dict[str, Any]:
@@ -390,4 +395,5 @@ def _plain_model(model: Any, fields: _Nested) -> dict[str, Any]:
 
 
 def _key(key: object) -> str:
-    return str(key.value if isinstance(key, Enum) else key)
+    named = key.value if isinstance(key, Enum) else key
+    return str(named) if named is None or isinstance(named, str | int | float) else _class_name(named)

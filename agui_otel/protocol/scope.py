@@ -149,6 +149,12 @@ class Scope:
         """Who tokens of `owner` are told under: the run where no span stands for that agent."""
         return self.run if owner.tag in self.strangers else owner
 
+    def named_by(self, subagent_run_id: str | None, tool_call_id: str | None) -> Entity | None:
+        """The tool call, or, where none is named, the subagent, or the run; None while there is none."""
+        if tool_call_id is not None:
+            return self.tools.get(tool_call_id)
+        return self.run if subagent_run_id is None else self.subagents.get(subagent_run_id)
+
     def writer(self, tag: str | None) -> Agent:
         """Who `tag` names, for events that open nothing: an unknown id is a stranger, known by its id only.
 

@@ -13,6 +13,8 @@ from functools import wraps
 from types import FunctionType
 from typing import Any
 
+from agui_otel.tracing.forking import renewed
+
 Make = Callable[[Any], Any]
 
 _MAX_LAYERS = 100
@@ -76,7 +78,7 @@ class Hooks:
 
     def __init__(self, hooks: list[Hook]) -> None:
         self._hooks = hooks
-        self._lock = threading.Lock()
+        self._lock = renewed(self, "_lock", threading.Lock)
         self._wanted = 0
 
     def acquire(self) -> None:

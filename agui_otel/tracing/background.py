@@ -7,6 +7,7 @@ together. A forked child begins with empty queues: what waits in them is its par
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import threading
@@ -14,9 +15,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextvars import copy_context
 
 from agui_otel.protocol.thread import ThreadChange, ThreadRecord
-from agui_otel.tracing.boundary import Boundary
+from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.memory import ThreadMemory
 
 READERS = 4
@@ -28,6 +30,7 @@ PAUSES = (0.05, 0.25)
 
 Job = Callable[[], None]
 
+_logger = logging.getLogger("agui_otel")
 _LOOK_AGAIN = 0.002
 
 
@@ -56,14 +59,15 @@ class Worker:
         self._unfinished = 0
 
     def submit(self, job: Job) -> bool:
-        """Have `job` done; false where too many wait already. Never blocks."""
+        """Have `job` done; false where too many wait already, or no thread can be had. Never blocks."""
         with self._lock:
             if self._unfinished >= self._limit:
                 return False
             self._unfinished += 1
+            if not self._has_threads():
+                self._unfinished -= 1
+                return False
         self._jobs.put(job)
-        if len(self._threads) < self._wanted:
-            self._start_one()
         return True
 
     def settle(self, due: float) -> bool:
@@ -71,22 +75,23 @@ class Worker:
         while self._unfinished:
             if time.monotonic() >= due:
                 return False
-            if self._threads:
+            if any(thread.is_alive() for thread in list(self._threads)):
                 time.sleep(_LOOK_AGAIN)
             elif not self._do_one():  # no thread could be started: the interpreter is on its way out
                 return not self._unfinished
         return True
 
-    def _start_one(self) -> None:
-        with self._lock:
-            if len(self._threads) >= min(self._wanted, self._unfinished):
-                return
+    def _has_threads(self) -> bool:
+        """Start one more where it is wanted; whether there is any. At the exit there need be none: see `settle`."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) < min(self._wanted, self._unfinished):
             thread = threading.Thread(target=self._work, args=(self._jobs,), name=self._name, daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # at the interpreter's exit
-                return
+            except RuntimeError:  # at the interpreter's exit, or where the system gives no more
+                return bool(self._threads) or not threading.main_thread().is_alive()
             self._threads.append(thread)
+        return True
 
     def _work(self, jobs: queue.SimpleQueue[Job]) -> None:
         while True:
@@ -103,8 +108,9 @@ class Worker:
     def _do(self, job: Job) -> None:
         try:
             job()
-        except Exception as error:  # noqa: BLE001 - a job tells its errors itself, but for those of this package's tests
+        except BaseException as error:  # noqa: BLE001 - a job tells its errors itself, but for what stops a host
             _raised.append(error)
+            tell("thread_memory.background", error, "what was traced or written there may be incomplete")
         finally:
             del job
             with self._lock:
@@ -114,7 +120,7 @@ class Worker:
 class Reading:
     """A thread's record on its way, for so many seconds."""
 
-    __slots__ = ("_before", "_done", "due", "error", "notes", "record", "store", "thread_id")
+    __slots__ = ("__weakref__", "_done", "before", "due", "error", "notes", "record", "store", "thread_id")
 
     def __init__(self, store: ThreadMemory, thread_id: str, seconds: float) -> None:
         self.store = store
@@ -123,10 +129,9 @@ class Reading:
         self.record: ThreadRecord | None = None
         self.notes: list[str] = []
         self.error: Exception | None = None
+        self.before = 0
+        """How many streams of the thread are yet to be traced, before it is read."""
         self._done = threading.Event()
-        mine = getattr(_now, "end", None)
-        ends = _ends.get((id(store), thread_id), ())
-        self._before = [end for end in ends if end is not mine]  # streams of the thread that are yet to be traced
 
     @property
     def over(self) -> bool:
@@ -141,6 +146,7 @@ class Reading:
         """Nobody wants it any more."""
         if not self._done.is_set():
             self.error, self.due = error, 0.0
+            self._done.set()
 
     @property
     def answered(self) -> bool:
@@ -150,7 +156,7 @@ class Reading:
     def result(self, boundary: Boundary) -> ThreadRecord | None:
         """The record, once it is over; what went wrong is told to `boundary`."""
         error = self.error
-        if not self._done.is_set() and error is None:
+        if isinstance(error, SlowError) or (error is None and not self._done.is_set()):
             boundary.swallow("thread_memory.slow", SlowError())
         elif error is not None:
             boundary.swallow("thread_memory.read", error)
@@ -160,10 +166,13 @@ class Reading:
             return self.record
         return None
 
+    def begin(self) -> None:
+        """Have it read."""
+        if not _readers.submit(self._read):
+            self.give_up(OverloadError())
+
     def _read(self) -> None:
         try:
-            for end in self._before:
-                end.wait(max(0.0, self.due - time.monotonic()))
             if time.monotonic() >= self.due:
                 return
             changes = _waiting_to_be_written.get((id(self.store), self.thread_id), ())
@@ -172,15 +181,33 @@ class Reading:
                 record = change.apply(record)
             self.record = record
         except Exception as error:  # noqa: BLE001 - told where it is wanted
-            self.error = error
+            self.error = self.error or error
         self._done.set()
+
+
+class End:
+    """A stream of a thread that is yet to be traced, and the reads that are to see what it leaves."""
+
+    __slots__ = ("followers",)
+
+    def __init__(self) -> None:
+        self.followers: list[Reading] = []
 
 
 def read(store: ThreadMemory, thread_id: str, seconds: float) -> Reading:
     """Begin to read a thread. It is as the runs of this process that have ended until now left it."""
     reading = Reading(store, thread_id, seconds)
-    if not _readers.submit(reading._read):
-        reading.give_up(OverloadError())
+    mine = getattr(_now, "end", None)
+    with _keeping:
+        _readings.add(reading)
+        before = [end for end in _ends.get((id(store), thread_id), ()) if end is not mine]
+        reading.before = len(before)
+        for end in before:
+            end.followers.append(reading)
+    if _exiting:
+        reading.give_up(SlowError())
+    elif not before:
+        reading.begin()
     return reading
 
 
@@ -189,37 +216,59 @@ def write(store: ThreadMemory, change: ThreadChange, boundary: Boundary) -> None
     key = id(store), change.thread_id
     with _keeping:
         _waiting_to_be_written[key] = (*_waiting_to_be_written.get(key, ()), change)
+    _owe(boundary, 1)
     if not _writer.submit(lambda: _write(store, change, boundary)):
-        _written(key, change)
+        _written(key, change, boundary)
         boundary.swallow("thread_memory.write", OverloadError())
 
 
-def end_later(reading: Reading, end: Job) -> bool:
-    """Have `end` done once `reading` is over: a stream whose host has gone on. False where too many wait."""
+def end_later(reading: Reading, end: Job, boundary: Boundary) -> bool:
+    """Have `end` done, in this context, once `reading` is over: a stream whose host has gone on.
+
+    False where too many wait.
+    """
     key = id(reading.store), reading.thread_id
-    done = threading.Event()
+    this, context = End(), copy_context()
 
     def job() -> None:
         try:
             reading.wait()
-            _now.end = done
-            end()
+            _now.end = this
+            context.run(end)
         finally:
             _now.end = None
-            with _keeping:
-                _ends[key] = tuple(other for other in _ends.get(key, ()) if other is not done)
-                if not _ends[key]:
-                    del _ends[key]
-            done.set()
+            _traced(key, this, boundary)
 
     with _keeping:
-        _ends[key] = (*_ends.get(key, ()), done)
+        _ends[key] = (*_ends.get(key, ()), this)
+    _owe(boundary, 1)
     if _ender.submit(job):
         return True
-    with _keeping:
-        _ends[key] = tuple(other for other in _ends.get(key, ()) if other is not done)
-    done.set()
+    _traced(key, this, boundary)
     return False
+
+
+def _traced(key: tuple[int, str], this: End, boundary: Boundary) -> None:
+    """A stream was traced: reads of its thread, which waited for that, may begin."""
+    _owe(boundary, -1)
+    with _keeping:
+        left = tuple(other for other in _ends.get(key, ()) if other is not this)
+        if left:
+            _ends[key] = left
+        else:
+            _ends.pop(key, None)
+        for reading in this.followers:
+            reading.before -= 1
+        ready = [reading for reading in this.followers if not reading.before]
+    for reading in ready:
+        reading.begin()
+
+
+def _owe(boundary: Boundary, more: int) -> None:
+    with _keeping:
+        _owed[boundary] = _owed.get(boundary, 0) + more
+        if not _owed[boundary]:
+            del _owed[boundary]
 
 
 def settle(seconds: float) -> bool:
@@ -227,8 +276,32 @@ def settle(seconds: float) -> bool:
     due = time.monotonic() + seconds
     if Boundary.strict and _raised:
         raise _raised.popleft()
-    done = [worker.settle(due) for worker in (_readers, _ender, _writer)]
+    done = [worker.settle(due) for worker in (_readers, _ender, _readers, _writer)]
     return all(done)
+
+
+def settle_at_exit(seconds: float) -> None:
+    """`settle`, at the interpreter's exit: from half of the time on no read is waited for. What is left is counted."""
+    global _exiting  # noqa: PLW0603
+    if settle(seconds / 2):
+        return
+    _exiting = True
+    with _keeping:
+        readings = list(_readings)
+    for reading in readings:
+        reading.give_up(SlowError())
+    due = time.monotonic() + seconds / 2
+    if all([worker.settle(due) for worker in (_ender, _writer)]):  # noqa: C419 - each has its time
+        return
+    with _keeping:
+        owed = dict(_owed)
+    for boundary, times in owed.items():
+        boundary.count("thread_memory.exit", times)
+    if owed:
+        _logger.warning(
+            "agui-otel: the exit came before %d streams were traced, or changes of thread memory written",
+            sum(owed.values()),
+        )
 
 
 def _write(store: ThreadMemory, change: ThreadChange, boundary: Boundary) -> None:
@@ -249,10 +322,11 @@ def _write(store: ThreadMemory, change: ThreadChange, boundary: Boundary) -> Non
                 boundary.count("thread_memory.evicted", evicted)
                 return
     finally:
-        _written(key, change)
+        _written(key, change, boundary)
 
 
-def _written(key: tuple[int, str], change: ThreadChange) -> None:
+def _written(key: tuple[int, str], change: ThreadChange, boundary: Boundary) -> None:
+    _owe(boundary, -1)
     with _keeping:
         left = tuple(other for other in _waiting_to_be_written.get(key, ()) if other is not change)
         if left:
@@ -262,10 +336,14 @@ def _written(key: tuple[int, str], change: ThreadChange) -> None:
 
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-_raised: deque[Exception] = deque(maxlen=16)
+_raised: deque[BaseException] = deque(maxlen=16)
 _keeping = threading.RLock()  # a collection in here may end a stream
 _waiting_to_be_written: dict[tuple[int, str], tuple[ThreadChange, ...]] = {}
-_ends: dict[tuple[int, str], tuple[threading.Event, ...]] = {}
+_ends: dict[tuple[int, str], tuple[End, ...]] = {}
+_readings: weakref.WeakSet[Reading] = weakref.WeakSet()
+_owed: dict[Boundary, int] = {}
+"""Streams that are yet to be traced, and changes that are yet to be written."""
+_exiting = False
 _now = threading.local()
 """``end``: which of them this thread is tracing."""
 _answers = True
@@ -276,11 +354,13 @@ _writer = Worker("agui-otel-memory-write", 1, MAX_WRITES)
 
 def _begin_anew() -> None:
     """In a forked child: what waits is the parent's to do, and its threads are not here."""
-    global _keeping, _answers  # noqa: PLW0603
+    global _keeping, _answers, _readings, _exiting  # noqa: PLW0603
     _keeping = threading.RLock()
     _answers = True
     _waiting_to_be_written.clear()
     _ends.clear()
+    _owed.clear()
+    _readings, _exiting = weakref.WeakSet(), False
     for worker in list(_workers):
         worker._begin()
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
 import traceback
 
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.metrics import Instruments
 
 _logger = logging.getLogger("agui_otel")
-_lock = threading.RLock()  # a collection in here may end a stream
+_lock = renewed(sys.modules[__name__], "_lock", threading.RLock)  # a collection in here may end a stream
 _told: set[tuple[str, str]] = set()
 
 MAX_TOLD = 1000
@@ -28,7 +30,7 @@ class Boundary:
     def __init__(self, metrics: Instruments) -> None:
         self._metrics = metrics
 
-    def swallow(self, where: str, error: Exception) -> None:
+    def swallow(self, where: str, error: BaseException) -> None:
         """Count `error`, and log the first of its kind in this process."""
         if Boundary.strict:
             raise error
@@ -46,7 +48,7 @@ class Boundary:
             self._metrics.observer_error(where, times)
 
 
-def tell(where: str, error: Exception, consequence: str) -> None:
+def tell(where: str, error: BaseException, consequence: str) -> None:
     """Log that something of the observer failed, and what that means: the first of its kind in this process."""
     kind = (where, type(error).__name__)
     with _lock:

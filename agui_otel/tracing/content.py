@@ -31,6 +31,7 @@ from agui_otel.tracing.semconv import (
     TOOL_PARAMETERS,
     TRUNCATED,
 )
+from agui_otel.tracing.stops import STOPS
 
 Redact = Callable[[str], str]
 Attributes = MutableMapping[str, Any]
@@ -234,7 +235,9 @@ class Content:
             redacted = self._redact(text)
             if isinstance(redacted, str):
                 return redacted
-        except Exception:  # noqa: BLE001 - the host's redactor, counted below
+        except STOPS:
+            raise
+        except BaseException:  # noqa: BLE001 - the host's redactor, counted below
             pass
         if self._on_error is not None:
             self._on_error()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import sys
 import threading
 import traceback
 import weakref
@@ -16,7 +17,8 @@ from typing import Literal, Protocol
 from opentelemetry.trace import Tracer, TracerProvider
 
 from agui_otel.protocol.entities import Failure, Outcome
-from agui_otel.tracing.background import settle
+from agui_otel.tracing.background import settle_at_exit
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.inside import SCOPE
 
 Reason = Literal["exhausted", "error", "cancelled", "disconnected"]
@@ -84,7 +86,7 @@ _open: dict[int, weakref.ref[Open]] = {}
 _providers: dict[int, TracerProvider] = {}
 """Of each open session, the provider of its spans."""
 _tracers: weakref.WeakKeyDictionary[TracerProvider, Tracer] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_making = renewed(sys.modules[__name__], "_making", threading.Lock)
 
 
 def opened(session: Open, provider: TracerProvider) -> None:
@@ -142,7 +144,7 @@ def _end_all() -> None:
         session = reference()
         if session is not None:
             session.finish("cancelled")
-    settle(EXIT_SECONDS)
+    settle_at_exit(EXIT_SECONDS)
 
 
 def end_all_of(provider: TracerProvider) -> None:

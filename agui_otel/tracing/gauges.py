@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from agui_otel.tracing import semconv as s
 from agui_otel.tracing.content import clean
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.memory import Figure, ThreadMemory, Waiting
 
 Level = Literal["run", "subagent"]
@@ -45,7 +46,7 @@ class Names:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._labels: dict[str, str] = {}
-        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._lock = renewed(self, "_lock", threading.RLock)  # a collection in here may end a stream
 
     def label(self, name: str) -> str:
         """The label of `name`: itself, without what exporters refuse and not too long, or `other`."""
@@ -214,7 +215,7 @@ class Watched:
         self._figure: Figure | None = None
         self._at = 0.0
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._starting = renewed(self, "_starting", threading.Lock)
 
     def current(self, memory: ThreadMemory) -> Figure | None:
         """The figure now where asking never blocks; else the last one, or None when that is too old."""

@@ -13,6 +13,7 @@ from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.content import clean
 from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.semconv import OMITTED
+from agui_otel.tracing.stops import STOPS
 
 Attributes = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
@@ -50,7 +51,9 @@ class HostAttributes:
             return {}
         try:
             return exportable(attributes(given) if callable(attributes) else attributes)
-        except Exception as error:  # noqa: BLE001 - the boundary: the host's callable
+        except STOPS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary: the host's callable
             self._boundary.swallow("attributes", error)
             return {}
 
@@ -111,7 +114,9 @@ def guarded_verdict(tool_failed: ToolFailed | None, boundary: Boundary) -> ToolF
         try:
             found = tool_failed(name, result)
             return str.__str__(found) if isinstance(found, str) else bool(found)
-        except Exception as error:  # noqa: BLE001 - the boundary: the host's callable
+        except STOPS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary: the host's callable
             boundary.swallow("tool_failed", error)
             return False
 
@@ -127,7 +132,9 @@ def guarded_decision(decision: Decision | None, boundary: Boundary) -> Decision 
         try:
             found = decision(entry)
             return str.__str__(found) if isinstance(found, str) else None
-        except Exception as error:  # noqa: BLE001 - the boundary: the host's callable
+        except STOPS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the boundary: the host's callable
             boundary.swallow("decision", error)
             return None
 

@@ -7,6 +7,7 @@ inside).
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from opentelemetry.trace import TracerProvider
 
 from agui_otel.tracing import semconv as s
 from agui_otel.tracing.content import short
+from agui_otel.tracing.forking import renewed
 
 SCOPE = "agui_otel"
 """The instrumentation scope of this package's own spans."""
@@ -101,7 +103,7 @@ class OpenRuns:
     """Which sessions have an open run in which trace."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._lock = renewed(self, "_lock", threading.RLock)  # a collection in here may end a stream
         self._by_trace: dict[int, dict[int, Presence]] = {}
 
     def __len__(self) -> int:
@@ -141,7 +143,7 @@ OPEN_RUNS = OpenRuns()
 
 
 _watched: weakref.WeakKeyDictionary[TracerProvider, bool] = weakref.WeakKeyDictionary()
-_watching = threading.Lock()
+_watching = renewed(sys.modules[__name__], "_watching", threading.Lock)
 
 
 def watch_inside(provider: TracerProvider) -> bool:

@@ -6,6 +6,7 @@ them a `Figure` for the interrupt gauges. A store that is down costs links and g
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from typing import Literal, NamedTuple, Protocol
 from agui_otel.config import SQLITE, memory_kind, without_password
 from agui_otel.errors import ConfigurationError
 from agui_otel.protocol.thread import OpenInterrupt, ThreadChange, ThreadRecord
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.runs import SeenRuns
 
 DEFAULT_TTL = 7 * 24 * 3600.0
@@ -116,7 +118,7 @@ class InProcessMemory:
         self._ttl = ttl
         self._size = size
         self._clock = clock
-        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._lock = renewed(self, "_lock", threading.RLock)  # a collection in here may end a stream
         self._threads: OrderedDict[str, tuple[float, ThreadRecord]] = OrderedDict()
         self._interrupted: dict[str, tuple[float, ThreadRecord]] = {}
 
@@ -189,7 +191,7 @@ class InProcessMemory:
 
 
 _opened: dict[str, ThreadMemory] = {}
-_opening = threading.RLock()  # a collection in here may end a stream
+_opening = renewed(sys.modules[__name__], "_opening", threading.RLock)  # a collection in here may end a stream
 
 
 def open_memory(

@@ -8,6 +8,7 @@ and outcomes, never ids, and bounded. One `Instruments` serves all sessions of a
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 import weakref
@@ -29,6 +30,7 @@ from opentelemetry.metrics import (
 )
 
 from agui_otel.tracing import semconv as s
+from agui_otel.tracing.forking import renewed
 from agui_otel.tracing.gauges import (
     UNANNOUNCED,
     Group,
@@ -56,6 +58,9 @@ CAUSES: dict[Level, tuple[str, ...]] = {
     "run": ("own", "subagent", "refused"),
     "subagent": ("own", "subagent"),
 }
+
+REPORT_NS = 5_000_000_000
+"""How often a long stream's event counts are recorded."""
 
 
 class Instruments:
@@ -310,7 +315,7 @@ NO_METRICS = Instruments(NoOpMeter(SCOPE), 0)
 """They do nothing."""
 
 _made: weakref.WeakKeyDictionary[MeterProvider, weakref.ref[Instruments]] = weakref.WeakKeyDictionary()
-_finding = threading.Lock()
+_finding = renewed(sys.modules[__name__], "_finding", threading.Lock)
 
 
 def instruments(provider: MeterProvider | None = None, *, max_names: int = 200, enabled: bool = True) -> Instruments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agui_otel.config import Settings
+from agui_otel.protocol.bounds import MAX_LENGTH, bounded, bounded_run
 from agui_otel.protocol.entities import Entity
 from agui_otel.protocol.interrupts import seen_run, thread_change
 from agui_otel.protocol.scope import Scope
@@ -33,9 +34,10 @@ def memory_of(settings: Settings, given: ThreadMemory | None = None) -> ThreadMe
 class Remembering:
     """One stream's dealings with a store. A store that is down costs the links, never the run.
 
-    Anonymous threads have no memory: many users share them. Descriptions are kept only with `keep_content`. A store
-    that is not immediate is read for as long as the settings say, and written, in the background; where `waits` is
-    true, it is here that one waits for it.
+    Anonymous threads have no memory: many users share them. Threads and entries with ids that are too long have none
+    either, which is counted. Descriptions are kept only with `keep_content`. A store that is not immediate is read for
+    as long as the settings say, and written, in the background; where `waits` is true, it is here that one waits for
+    it.
     """
 
     def __init__(
@@ -53,6 +55,9 @@ class Remembering:
     def recall(self, thread_id: str) -> Remembered | None:
         """What is remembered of a thread; None where it is being read: see `reading`."""
         if thread_id in self._anonymous:
+            return _NOTHING
+        if len(thread_id) > MAX_LENGTH:
+            self._boundary.count("thread_memory.long", 1)
             return _NOTHING
         if self._at_once:
             return self._read(thread_id)
@@ -74,15 +79,19 @@ class Remembering:
     def remember(self, scope: Scope, at: int) -> None:
         """A run has had its terminal event at `at`: what its thread is to know of it."""
         run = scope.run
-        if scope.told or run.thread_id is None or run.thread_id in self._anonymous:
+        if scope.told or run.thread_id is None or run.thread_id in self._anonymous or len(run.thread_id) > MAX_LENGTH:
             return
 
         def ref_of(entity: Entity) -> SpanRef:
             return reference(entity, run.id)
 
-        change = thread_change(scope, at, ref_of, keep_content=self._keep_content)
+        change, lost = bounded(thread_change(scope, at, ref_of, keep_content=self._keep_content))
+        self._boundary.count("thread_memory.long", lost)
         if run.id and run.handle.span.get_span_context().is_valid:
-            seen = seen_run(scope, at, ref_of, keep_content=self._keep_content)
+            seen = bounded_run(seen_run(scope, at, ref_of, keep_content=self._keep_content))
+        else:
+            seen = None
+        if seen is not None:
             self._memory.seen.add(run.thread_id, seen)
             if not change.empty or seen.cut_off or run.goes_on:
                 change = replace(change, runs=(seen,))

@@ -8,21 +8,21 @@ from collections.abc import Mapping
 
 from opentelemetry.trace import SpanContext
 
+from agui_otel.protocol.bounds import MAX_LENGTH
 from agui_otel.protocol.thread import MAX_RUNS, SeenRun
+from agui_otel.tracing.forking import renewed
 
 MAX_IDS = 4096
 """Run ids that are known at once."""
 MAX_THREADS = 16
 """Threads that are told apart for one run id."""
-MAX_LENGTH = 256
-"""Characters of a run id that is known, and of its thread's; a client chooses them."""
 
 
 class RecentRuns:
     """Run ids with the spans that stand for them, by thread: producers need not make ids that are unique."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._lock = renewed(self, "_lock", threading.RLock)  # a collection in here may end a stream
         self._runs: OrderedDict[str, OrderedDict[str | None, SpanContext]] = OrderedDict()
 
     def add(self, run_id: str, thread_id: str | None, context: SpanContext) -> None:
@@ -53,7 +53,7 @@ class SeenRuns:
     """The runs of each thread that ended here, whatever their end; the threads that were seen last."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a collection in here may end a stream
+        self._lock = renewed(self, "_lock", threading.RLock)  # a collection in here may end a stream
         self._threads: OrderedDict[str, dict[str, SeenRun]] = OrderedDict()
 
     def add(self, thread_id: str, run: SeenRun) -> None:

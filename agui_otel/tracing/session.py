@@ -21,6 +21,7 @@ from opentelemetry.trace import Span, SpanContext, TracerProvider, get_tracer_pr
 from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
 from agui_otel.protocol.entities import Entity, Failure, Outcome, Run, Step
+from agui_otel.protocol.events import Kept
 from agui_otel.protocol.scope import Options, ToolFailed
 from agui_otel.protocol.tracker import Tracker
 from agui_otel.tracing import ambient, background, ending
@@ -29,16 +30,13 @@ from agui_otel.tracing.clock import EventClock, TimedByEvents
 from agui_otel.tracing.content import content_of
 from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of, refusal
-from agui_otel.tracing.holding import Held
+from agui_otel.tracing.holding import Held, dropped, never
 from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_input, guarded_verdict
 from agui_otel.tracing.inside import Presence, wants_usage, watch_inside, with_presence
 from agui_otel.tracing.memory import ThreadMemory
-from agui_otel.tracing.metrics import instruments
+from agui_otel.tracing.metrics import REPORT_NS, instruments
 from agui_otel.tracing.remembering import Remembering, memory_of
 from agui_otel.tracing.spans import SpanWriter
-
-REPORT_NS = 5_000_000_000
-"""How often a long stream's event counts are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +81,18 @@ class Session:
         settings = observer.settings
         provider = observer.tracer_provider if observer.tracer_provider is not None else get_tracer_provider()
         metrics = instruments(observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics)
-        boundary = Boundary(metrics)
+        self._boundary = boundary = Boundary(metrics)
         content = content_of(
             settings, observer.phoenix, observer.redact, on_error=partial(metrics.observer_error, "redact")
         )
         memory = memory_of(settings, observer.memory)
         metrics.watch(memory)
         watched = watch_inside(provider)
-        presence = Presence(self)
-        host = HostAttributes(attributes, given, boundary)
+        self.presence = presence = Presence(self)
+        self._host = host = HostAttributes(attributes, given, boundary)
         keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
         self._threads = Remembering(memory, boundary, settings, keep_content=keep, waits=observer.waits)
+        self._metrics = metrics
         self._tracker = tracker = Tracker(
             Options(
                 content.text_limit,
@@ -119,18 +118,15 @@ class Session:
             wants_usage=partial(wants_usage, settings.usage_spans, watched, presence),
             decide=guarded_decision(observer.decision, boundary),
         )
-        self._metrics = metrics
-        self._boundary = boundary
-        self._host = host
-        self.presence = presence
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
         self._receive: Callable[[object, int], Sequence[t.Transition]] = (
             tracker.receive_other if self._clock is None else TimedByEvents(tracker, self._clock).receive
         )
-        self._plain: Callable[[object, int], bool] = tracker.continues if self._clock is None else _never
+        self._plain: Callable[[object, int], bool] = tracker.continues if self._clock is None else never
         self._continues: Callable[[object, int], bool] = self._plain
         self._held: Held | None = None
+        self._tracing = threading.RLock()  # what was held may be traced by who asks, while the stream goes on
         self._ending = threading.Lock()  # taken once, never given back
         self._open: dict[Entity | Step, None] = {}
         self._run: Run | None = None
@@ -160,18 +156,25 @@ class Session:
         """Take the stream's next event: a dict in wire form, an object or an ``Unreadable``. It is not changed."""
         try:
             at = self._now() if at_ns is None else at_ns
-            if not self._continues(event, at):
-                self._take(event, at)
+            continues = self._continues
+            if not continues(event, at):
+                with self._tracing:
+                    self._take(event, at, continues)
             if at > self._report_at:
                 self._report(at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("feed", error)
 
-    def _take(self, event: object, at: int) -> None:
-        while self._held is not None:
-            self._go_on(self._held)
-            if self._continues(event, at):
+    def _take(self, event: object, at: int, asked: Callable[[object, int], bool]) -> None:
+        """Take what `asked` has not; whether events are held may have changed since then."""
+        while self._held is not None or asked is not self._continues:
+            self._catch_up()
+            asked = self._continues
+            if asked(event, at):
                 return
+        self._trace(event, at)
+
+    def _trace(self, event: object, at: int) -> None:
         try:
             transitions = self._receive(event, at)
         except Exception as error:  # noqa: BLE001 - the boundary
@@ -185,14 +188,28 @@ class Session:
     def _route(self) -> None:
         """What becomes of events: they are traced, or held while a thread is being read, or after the end dropped."""
         if self._threads.reading is not None:
-            self._held, self._threads.reading = Held(self._threads.reading), None
+            self._held, self._threads.reading = Held(self._threads.reading, self._tracing), None
         if self._ending.locked():
-            self._continues = _dropped
+            self._continues = dropped
         else:
             self._continues = self._plain if self._held is None else self._held.take
 
+    def _catch_up(self) -> None:
+        """Trace what is held, once its thread was read, or cannot be. A run that begins in there may hold the rest."""
+        with self._tracing:
+            held = self._held
+            if held is not None and held.reading.over:
+                self._go_on(held)
+
+    def _look(self) -> None:
+        """`_catch_up`, for who asks what was traced: from any thread, so never where somebody is at it."""
+        if self._held is not None and self._tracing.acquire(blocking=False):
+            try:
+                self._catch_up()
+            finally:
+                self._tracing.release()
+
     def _go_on(self, held: Held) -> None:
-        """The thread was read, or cannot be: trace what was held. A run that begins in there may hold the rest."""
         self._held = None
         try:
             self._write(self._tracker.recalled(self._threads.result(held.reading)))
@@ -200,10 +217,10 @@ class Session:
             self._boundary.swallow("thread_memory", error)
         for event, at in held.events:
             if not self._hold(event, at) and not self._plain(event, at):
-                self._take(event, at)
+                self._trace(event, at)
         self._route()
 
-    def _hold(self, event: object, at: int) -> bool:
+    def _hold(self, event: dict[str, Any] | Kept, at: int) -> bool:
         if self._held is not None:
             self._held.add(event, at)
         return self._held is not None
@@ -231,10 +248,11 @@ class Session:
             at = self._now() if at_ns is None else at_ns
             failure = failed() if failed is not None else None
             self._route()
-            if self._held is not None and self._held.reading.over:
-                self._go_on(self._held)
+            self._catch_up()
             if self._held is not None:
-                if background.end_later(self._held.reading, partial(self._complete, outcome, failure, at)):
+                if background.end_later(
+                    self._held.reading, partial(self._complete, outcome, failure, at), self._boundary
+                ):
                     return
                 self._held.reading.give_up(background.OverloadError())
         except Exception as caught:  # noqa: BLE001 - the boundary
@@ -244,9 +262,9 @@ class Session:
     def _complete(self, outcome: Outcome, failure: Failure | None, at: int) -> None:
         """Trace what is held, and end everything: where the host does not wait, if a thread is still being read."""
         try:
-            while self._held is not None:
-                self._held.reading.wait()
-                self._go_on(self._held)
+            while (held := self._held) is not None:
+                held.reading.wait()
+                self._catch_up()
             if self._clock is not None:
                 at = self._clock.end(at)
             try:
@@ -266,7 +284,7 @@ class Session:
     def forget(self) -> None:
         """In a forked child: the open spans are the parent's, and end there."""
         if self._ending.acquire(blocking=False):
-            self._continues, self._held = _dropped, None
+            self._continues, self._held = dropped, None
             self._open.clear()
             self.presence.leave()
             self._writer.release()
@@ -291,8 +309,8 @@ class Session:
                     self._open.pop(transition.entity, None)
                     if transition.entity is self._run:
                         self.presence.leave()
-                elif isinstance(transition, t.Announced):
-                    self._identify(transition.entity)
+                elif isinstance(transition, t.Announced) and transition.entity is self._run:
+                    self.presence.identify(self._writer.common)
                 elif isinstance(transition, t.RunEnded) and not transition.run.streamless:
                     self._threads.remember(transition.scope, transition.at)
             except Exception as error:  # noqa: BLE001 - the boundary: one transition's, not its neighbours'
@@ -311,13 +329,9 @@ class Session:
             span: Span = entity.handle.span
             context = span.get_span_context()
             self.presence.enter(context.trace_id)
-            self._identify(entity)
+            self.presence.identify(self._writer.common)
             self._current = span if context.is_valid else None
             self.span_context = context
-
-    def _identify(self, entity: Entity) -> None:
-        if isinstance(entity, Run):
-            self.presence.identify(self._writer.common)
 
     def _end(self, entity: Entity | Step, at: int) -> None:
         """End a span of which what it was to say could not be said: no span stays open."""
@@ -342,22 +356,16 @@ class Session:
 
         For the producer's side: it may be asked from any thread.
         """
+        self._look()
         scope = self._tracker.scope
-        if scope is None:
-            return None
-        entity = (
-            scope.tools.get(tool_call_id)
-            if tool_call_id is not None
-            else scope.subagents.get(subagent_run_id)
-            if subagent_run_id is not None
-            else scope.run
-        )
+        entity = scope.named_by(subagent_run_id, tool_call_id) if scope is not None else None
         return entity.handle.span if entity is not None and entity.handle is not None else None
 
     @property
     def has_started(self) -> bool:
         """Whether a RUN_STARTED was seen."""
-        return self._has_started or (self._run is not None and self._run.started)
+        held = self._held
+        return self._has_started or (self._run is not None and self._run.started) or (held is not None and held.started)
 
     def serves(self, given: Any) -> bool:
         """Whether an observer that finds this session is to pass through: it is open, and follows the same run.
@@ -367,6 +375,7 @@ class Session:
         """
         if self._ending.locked():
             return False
+        self._look()
         wanted, run = guarded_input(given, self._boundary), self._run
         if wanted is None or wanted.run_id is None:
             return not self.has_started
@@ -385,15 +394,6 @@ class Session:
                 self._writer.describe_more(run, lacking)
             if run.name is None and agent_name is not None:
                 self._writer.rename(run, agent_name)
-            self._identify(run)
+            self.presence.identify(self._writer.common)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("adopt", error)
-
-
-def _never(_event: object, _at: int) -> bool:
-    return False
-
-
-def _dropped(_event: object, _at: int) -> bool:
-    """Nothing is received after the end."""
-    return True

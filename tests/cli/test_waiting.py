@@ -118,7 +118,7 @@ def test_a_call_that_waits_for_an_interrupt(command: Command, url: str) -> None:
 
 def test_nothing(command: Command, url: str) -> None:
     """It says so; as JSON it says nothing."""
-    assert url
+    remember(url, "t", answered_interrupts=frozenset({"i"}))
     assert (0, "Nothing waits.\n", "") == command("waiting")
     assert (0, "", "") == command("waiting", "--json")
 
@@ -145,7 +145,7 @@ def test_a_store_that_cannot_be_read(command: Command, tmp_path: Path, monkeypat
     ran = command("waiting")
     assert (2, f"agui-otel: the thread memory sqlite:///{tmp_path / 'no' / 'threads.db'} cannot be read") == (
         ran.status,
-        ran.err.partition(": OperationalError")[0],
+        ran.err.partition(": there is no such file")[0],
     )
     monkeypatch.setenv("AGUI_OTEL_THREAD_MEMORY", "redis://me:secret@127.0.0.1:1/0")
     ran = command("waiting")
@@ -204,3 +204,13 @@ def test_the_doctor_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(Problem) as caught:
         _memory()
     assert "is a database of something else" in caught.value.found
+
+
+def test_a_file_that_is_not_there(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listing makes nothing, and says what is wrong."""
+    path = tmp_path / "nothing.db"
+    monkeypatch.setenv("AGUI_OTEL_THREAD_MEMORY", f"sqlite:///{path}")
+    status, out, err = command("waiting")
+    assert (2, "") == (status, out)
+    assert f"sqlite:///{path} cannot be read: there is no such file" in err
+    assert [] == list(tmp_path.iterdir())

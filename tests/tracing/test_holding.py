@@ -6,6 +6,7 @@ Trace model, thread memory.
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ag_ui.core import RunStartedEvent
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
@@ -477,3 +479,66 @@ def test_a_run_without_interrupts_costs_one_read_and_no_write(redis: RedisServer
     lines = [line for line in redis.ask("INFO", "commandstats").splitlines() if line.startswith("cmdstat_h")]
     assert ["cmdstat_hget:calls=1"] == [line.partition(",")[0] for line in lines if "hello" not in line]
     memory.close()
+
+
+class TestAskedWhileItIsHeld:
+    """Who asks a session what it has seen is told right, whatever of it has been traced."""
+
+    @pytest.mark.parametrize("form", ["wire", "object"])
+    def test_a_run_that_has_started_does_not_serve_others(self, stopped: Gate, form: str) -> None:
+        """An observer without an input, inside a run whose RUN_STARTED is held, is of another run."""
+        host = Host(stopped.memory)
+        stopped.close()
+        session = host.begin(given("run"))
+        assert session.serves(None)
+        session.feed(started("run") if form == "wire" else RunStartedEvent(thread_id="thread", run_id="run"))
+        assert (True, False) == (session.has_started, session.serves(None))
+        stopped.open()
+        session.finish("exhausted")
+        assert background.settle(LONG)
+
+    def test_spans_are_there_once_the_thread_was_read(self, memory: ThreadMemory) -> None:
+        """No further event is needed, and what follows is traced once, in order."""
+        host = Host(memory)
+        session = host.begin(given("run"))
+        session.feed(started("run"))
+        session.feed({"type": "TOOL_CALL_START", "toolCallId": "c", "toolCallName": "t"})
+        while session._held is not None and not session._held.reading.over:
+            time.sleep(0.001)
+        found: list[Any] = []
+        asking = threading.Thread(target=lambda: found.append(session.span_of(None, "c")))
+        asking.start()
+        asking.join()
+        assert [True] == [span is not None for span in found]
+        session.feed({"type": "TOOL_CALL_END", "toolCallId": "c"})
+        session.feed(result("c", "r"))
+        session.feed(finished("run"))
+        session.finish("exhausted")
+        assert background.settle(LONG)
+        assert "invoke_agent supervisor [AGENT] success\n  execute_tool t [TOOL] success" == host.tree()
+
+    def test_no_event_is_lost_to_who_asks(self, memory: ThreadMemory) -> None:
+        """Threads ask while events come: each event is traced, whenever the store answers."""
+        host = Host(memory)
+        stop = threading.Event()
+        sessions: list[Session] = []
+
+        def ask() -> None:
+            while not stop.is_set():
+                for session in sessions[-1:]:
+                    session.span_of(None, "c")
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for number in range(20):
+            run = f"r{number}"
+            sessions.append(host.begin(given(run, f"t{number}")))
+            calls = [tool(f"c{each}", "t", "{}") for each in range(30)]
+            for event in flat([started(run, f"t{number}"), calls, finished(run, f"t{number}")]):
+                sessions[-1].feed(event)
+            sessions[-1].finish("exhausted")
+        assert background.settle(LONG)
+        stop.set()
+        asking.join()
+        assert 20 * 31 == len(host.captured.spans)
+        assert {} == host.errors()

@@ -20,7 +20,7 @@ from agui_otel.tracing.memory import InProcessMemory
 from agui_otel.tracing.session import Session
 from tests.support.defects import write
 from tests.support.traced import SECOND, START, Thread, strict
-from tests.support.wire import answers, flat, given
+from tests.support.wire import answers, finished, flat, given, started
 
 LONG = 30.0
 
@@ -84,3 +84,29 @@ def test_late_is_the_same_as_at_once(runs: list[tuple[list[Any], Any, Reason]], 
         (span.start_time, span.end_time, span.name) for span in second.spans
     )
     assert points(first) == points(second)
+
+
+class Secret:
+    """An object of the host's."""
+
+    def __str__(self) -> str:
+        return "hunter2"
+
+    __repr__ = __str__
+
+
+def test_objects_that_are_held_are_told_as_at_once() -> None:
+    """By their class: what an object says of itself may be a secret."""
+    late = LateMemory()
+    stream: list[Any] = [
+        started("r", "t"),
+        {"type": "CUSTOM", "name": "n", "value": {"a": Secret(), "b": b"zz", "c": [Secret()], "d": {1, 2}}},
+        finished("r", "t"),
+    ]
+    at_once, later = Thread(), Thread(memory=late, thread_memory_timeout=LONG)
+    at_once.run(stream, given=None)
+    run(later, late, stream, None, "exhausted", 2)
+    expected = at_once.captured.tree(attributes=("*",), event_attributes=("*",))
+    assert expected == later.captured.tree(attributes=("*",), event_attributes=("*",))
+    assert "Secret" in expected
+    assert "hunter2" not in expected
