@@ -24,8 +24,6 @@ from agui_otel.tracing.runs import SeenRuns
 DEFAULT_TTL = 7 * 24 * 3600.0
 DEFAULT_SIZE = 10_000
 DEFAULT_TIMEOUT = 0.25
-SETTLED = 1 / 7
-"""How much of its time a thread has in a shared store in which nothing waits: it only says which runs were seen."""
 
 
 class Waiting(NamedTuple):

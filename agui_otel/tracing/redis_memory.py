@@ -20,8 +20,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from agui_otel.protocol.thread import ThreadChange, ThreadRecord, decode
-from agui_otel.tracing.memory import DEFAULT_SIZE, DEFAULT_TIMEOUT, DEFAULT_TTL, SETTLED, Figure, Waiting
+from agui_otel.tracing.memory import DEFAULT_SIZE, DEFAULT_TIMEOUT, DEFAULT_TTL, Figure, Waiting
 from agui_otel.tracing.runs import SeenRuns
+from agui_otel.tracing.stored import as_bytes, as_text, expiry_of, is_gone, open_in
 
 PREFIX = b"agui-otel:"
 MAX_TRIES = 200
@@ -143,12 +144,12 @@ class RedisMemory:
 
     def read(self, thread_id: str, notes: list[str] | None = None, /) -> ThreadRecord | None:
         """The thread's record, or None."""
-        data = self._redis.hget(_key(_bytes(thread_id)), "record")
+        data = self._redis.hget(_key(as_bytes(thread_id)), "record")
         return None if data is None else decode(data, [] if notes is None else notes)
 
     def write(self, change: ThreadChange) -> int:
         """Apply a run's change to what is stored now; again, where somebody else wrote meanwhile."""
-        thread = _bytes(change.thread_id)
+        thread = as_bytes(change.thread_id)
         key = _key(thread)
         for _ in range(MAX_TRIES):
             data, token = self._redis.hmget(key, "record", "token")
@@ -173,7 +174,7 @@ class RedisMemory:
             rows = self._figure(args=[PREFIX, repr(self._clock())])
         except RedisError:
             return None
-        return Figure({_text(reason): Waiting(int(count), float(since)) for reason, count, since in rows})
+        return Figure({as_text(reason): Waiting(int(count), float(since)) for reason, count, since in rows})
 
     def close(self) -> None:
         """Close the connections; a later call opens them again."""
@@ -181,17 +182,14 @@ class RedisMemory:
 
     def _arguments(self, thread: bytes, record: ThreadRecord, token: bytes | None) -> list[Any]:
         now = self._clock()
-        expires = now + self._ttl * (SETTLED if record.empty else 1)
-        gone = record.empty and not record.runs
+        expires = expiry_of(record, self._ttl, now)
         arguments: list[Any] = [
-            PREFIX, repr(now), thread, token or b"", uuid.uuid4().bytes, b"" if gone else record.encode(),
+            PREFIX, repr(now), thread, token or b"", uuid.uuid4().bytes, b"" if is_gone(record) else record.encode(),
             repr(expires), b"" if record.empty else repr(record.since()), self._size,
         ]  # fmt: skip
-        for each in record.interrupts.values():
-            due = min(expires, each.expiry or expires)
-            if due > now:
-                reason = _bytes(each.reason)
-                arguments += [_member(reason, thread, _bytes(each.id)), reason, repr(each.since), repr(due)]
+        for each, until in open_in(record, expires, now):
+            reason = as_bytes(each.reason)
+            arguments += [_member(reason, thread, as_bytes(each.id)), reason, repr(each.since), repr(until)]
         return arguments
 
 
@@ -202,12 +200,3 @@ def _key(thread: bytes) -> bytes:
 def _member(*parts: bytes) -> bytes:
     """An interrupt in a sorted set: reason, thread and id, each with its length, because ids may hold anything."""
     return b"".join(b"%d:%b" % (len(part), part) for part in parts)
-
-
-def _bytes(text: str) -> bytes:
-    """An id as it is stored: ids are opaque, and may hold lone surrogates."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from agui_otel.protocol.thread import ThreadChange, ThreadRecord, decode
-from agui_otel.tracing.memory import DEFAULT_SIZE, DEFAULT_TIMEOUT, DEFAULT_TTL, SETTLED, Figure, Waiting
+from agui_otel.tracing.memory import DEFAULT_SIZE, DEFAULT_TIMEOUT, DEFAULT_TTL, Figure, Waiting
 from agui_otel.tracing.runs import SeenRuns
+from agui_otel.tracing.stored import as_bytes, as_text, expiry_of, is_gone, open_in
 
 APPLICATION = 0x41475549
 """The `application_id` of such a file: what SQLite offers so that a program knows its own ("AGUI")."""
@@ -89,18 +90,18 @@ class SQLiteMemory:
     def read(self, thread_id: str, notes: list[str] | None = None, /) -> ThreadRecord | None:
         """The thread's record, or None."""
         with self._connected() as connection:
-            row = _row(connection, _bytes(thread_id), self._clock())
+            row = _row(connection, as_bytes(thread_id), self._clock())
         return None if row is None else decode(row[0], [] if notes is None else notes)
 
     def write(self, change: ThreadChange) -> int:
         """Apply a run's change to what is stored now, in one transaction."""
-        thread = _bytes(change.thread_id)
+        thread = as_bytes(change.thread_id)
         with self._connected() as connection, _transaction(connection):
             now = self._clock()
             _purge(connection, now, PURGED_AT_ONCE)
             row = _row(connection, thread, now)
             record = change.apply(None if row is None else decode(row[0], []))
-            if record.empty and not record.runs:
+            if is_gone(record):
                 connection.execute("DELETE FROM threads WHERE thread = ?", (thread,))
                 return 0
             self._put(connection, thread, record, now)
@@ -128,7 +129,7 @@ class SQLiteMemory:
                 rows = connection.execute(f"SELECT reason, open, ({oldest}) FROM counts").fetchall()
         except (sqlite3.Error, OSError):
             return None
-        return Figure({_text(reason): Waiting(count, since) for reason, count, since in rows if count > 0})
+        return Figure({as_text(reason): Waiting(count, since) for reason, count, since in rows if count > 0})
 
     def close(self) -> None:
         """Close the connections of all threads; a later call opens them again."""
@@ -138,7 +139,7 @@ class SQLiteMemory:
         self._local = threading.local()
 
     def _put(self, connection: sqlite3.Connection, thread: bytes, record: ThreadRecord, now: float) -> None:
-        expires = now + self._ttl * (SETTLED if record.empty else 1)
+        expires = expiry_of(record, self._ttl, now)
         since = None if record.empty else record.since()
         connection.execute(
             "INSERT INTO threads VALUES (?, ?, ?, ?) ON CONFLICT (thread) DO UPDATE SET "
@@ -146,11 +147,11 @@ class SQLiteMemory:
             (thread, record.encode(), expires, since),
         )
         connection.execute("DELETE FROM interrupts WHERE thread = ?", (thread,))
-        rows = (
-            (thread, _bytes(each.id), _bytes(each.reason), each.since, min(expires, each.expiry or expires))
-            for each in record.interrupts.values()
-        )
-        connection.executemany("INSERT INTO interrupts VALUES (?, ?, ?, ?, ?)", [row for row in rows if row[-1] > now])
+        rows = [
+            (thread, as_bytes(each.id), as_bytes(each.reason), each.since, until)
+            for each, until in open_in(record, expires, now)
+        ]
+        connection.executemany("INSERT INTO interrupts VALUES (?, ?, ?, ?, ?)", rows)
 
     def _make_room(self, connection: sqlite3.Connection) -> int:
         surplus: int = connection.execute("SELECT threads FROM total").fetchone()[0] - self._size
@@ -297,12 +298,3 @@ def _purge(connection: sqlite3.Connection, now: float, limit: int) -> None:
             f"(SELECT {key} FROM {table} WHERE expires <= ? ORDER BY expires LIMIT ?)",
             (now, limit),
         )
-
-
-def _bytes(text: str) -> bytes:
-    """An id as it is stored: ids are opaque, and may hold lone surrogates."""
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")

@@ -135,6 +135,7 @@ class TestEveryStore:
         memory.write(waits("c", "i", reason="form"))
         memory.write(waits("d", "i", reason="form", expires_at="1970-01-01T00:16:40Z"))
         memory.write(waits("e", "i", reason="form", expires_at="1970-01-01T00:16:41Z"))
+        memory.write(waits("f", "i", reason="form", expires_at="1970-01-01T00:00:00Z"))
         memory.write(waits("f", "i", reason="gone"))
         memory.write(answers("f", "i"))
         assert Figure({"approval": Waiting(3, 200.0), "form": Waiting(2, 100.0)}) == memory.figure()
