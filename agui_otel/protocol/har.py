@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +16,7 @@ from typing import Any
 
 from agui_otel.errors import InputError
 from agui_otel.protocol.lines import MAX_EVENT_BYTES
-from agui_otel.protocol.recording import Payload, read, read_run_input
+from agui_otel.protocol.recording import Payload, read, read_json, read_run_input
 
 _BOM = b"\xef\xbb\xbf"
 _LONGEST = 1e12
@@ -56,14 +55,7 @@ def is_har(head: bytes) -> bool | None:
 
 def read_har(data: bytes, *, path: str, max_event_bytes: int = MAX_EVENT_BYTES) -> list[Exchange]:
     """The AG-UI responses of a HAR file, in its order. Raises `InputError` for what is none, or has none of them."""
-    try:
-        archive = json.loads(data.decode("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"not a HAR file: not JSON: {error.msg}", path=path, line=error.lineno) from None
-    except UnicodeDecodeError:
-        raise InputError("not a HAR file: not UTF-8", path=path) from None
-    except RecursionError:
-        raise InputError("not a HAR file: nested too deeply", path=path) from None
+    archive = read_json(data, path=path, what="not a HAR file: ")
     entries = _dict(_dict(archive).get("log")).get("entries")
     if not isinstance(entries, list):
         raise InputError("not a HAR file: no log.entries", path=path)

@@ -96,16 +96,21 @@ def read_times(data: bytes, *, path: str) -> list[float]:
     return times
 
 
+def read_json(data: bytes, *, path: str, what: str = "") -> Any:
+    """The JSON value that a file holds. Raises `InputError`, which begins with `what`."""
+    try:
+        return json.loads(data.decode("utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{what}not JSON: {error.msg}", path=path, line=error.lineno) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{what}not UTF-8", path=path) from None
+    except RecursionError:
+        raise InputError(f"{what}nested too deeply", path=path) from None
+
+
 def read_run_input(data: bytes, *, path: str) -> dict[str, Any]:
     """Read a RunAgentInput: an object with strings `threadId` and `runId` and an array `messages`."""
-    try:
-        value = json.loads(data.decode("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise InputError(f"not JSON: {error.msg}", path=path, line=error.lineno) from None
-    except UnicodeDecodeError:
-        raise InputError("not UTF-8", path=path) from None
-    except RecursionError:
-        raise InputError("nested too deeply", path=path) from None
+    value = read_json(data, path=path)
     if isinstance(value, dict):
         ids = isinstance(value.get("threadId"), str) and isinstance(value.get("runId"), str)
         if ids and isinstance(value.get("messages"), list):
