@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
+from typing import TypeVar
 
 from agui_otel.protocol.thread import ThreadChange, ThreadRecord
 from agui_otel.tracing.boundary import Boundary, tell
@@ -29,6 +30,9 @@ PAUSES = (0.05, 0.25)
 """Seconds before a write is tried again, while the store had answered before."""
 
 Job = Callable[[], None]
+Key = tuple[int, str]
+"""A thread: its store's identity, and its id."""
+T = TypeVar("T")
 
 _logger = logging.getLogger("agui_otel")
 _LOOK_AGAIN = 0.002
@@ -215,7 +219,7 @@ def write(store: ThreadMemory, change: ThreadChange, boundary: Boundary) -> None
     """Have `change` written, after what was to be written before. What goes wrong is told to `boundary`."""
     key = id(store), change.thread_id
     with _keeping:
-        _waiting_to_be_written[key] = (*_waiting_to_be_written.get(key, ()), change)
+        _add(_waiting_to_be_written, key, change)
     _owe(boundary, 1)
     if not _writer.submit(lambda: _write(store, change, boundary)):
         _written(key, change, boundary)
@@ -240,7 +244,7 @@ def end_later(reading: Reading, end: Job, boundary: Boundary) -> bool:
             _traced(key, this, boundary)
 
     with _keeping:
-        _ends[key] = (*_ends.get(key, ()), this)
+        _add(_ends, key, this)
     _owe(boundary, 1)
     if _ender.submit(job):
         return True
@@ -248,20 +252,28 @@ def end_later(reading: Reading, end: Job, boundary: Boundary) -> bool:
     return False
 
 
-def _traced(key: tuple[int, str], this: End, boundary: Boundary) -> None:
+def _traced(key: Key, this: End, boundary: Boundary) -> None:
     """A stream was traced: reads of its thread, which waited for that, may begin."""
     _owe(boundary, -1)
     with _keeping:
-        left = tuple(other for other in _ends.get(key, ()) if other is not this)
-        if left:
-            _ends[key] = left
-        else:
-            _ends.pop(key, None)
+        _remove(_ends, key, this)
         for reading in this.followers:
             reading.before -= 1
         ready = [reading for reading in this.followers if not reading.before]
     for reading in ready:
         reading.begin()
+
+
+def _add(table: dict[Key, tuple[T, ...]], key: Key, item: T) -> None:
+    table[key] = (*table.get(key, ()), item)
+
+
+def _remove(table: dict[Key, tuple[T, ...]], key: Key, item: T) -> None:
+    left = tuple(other for other in table.get(key, ()) if other is not item)
+    if left:
+        table[key] = left
+    else:
+        table.pop(key, None)
 
 
 def _owe(boundary: Boundary, more: int) -> None:
@@ -325,21 +337,17 @@ def _write(store: ThreadMemory, change: ThreadChange, boundary: Boundary) -> Non
         _written(key, change, boundary)
 
 
-def _written(key: tuple[int, str], change: ThreadChange, boundary: Boundary) -> None:
+def _written(key: Key, change: ThreadChange, boundary: Boundary) -> None:
     _owe(boundary, -1)
     with _keeping:
-        left = tuple(other for other in _waiting_to_be_written.get(key, ()) if other is not change)
-        if left:
-            _waiting_to_be_written[key] = left
-        else:
-            _waiting_to_be_written.pop(key, None)
+        _remove(_waiting_to_be_written, key, change)
 
 
 _workers: weakref.WeakSet[Worker] = weakref.WeakSet()
 _raised: deque[BaseException] = deque(maxlen=16)
 _keeping = threading.RLock()  # a collection in here may end a stream
-_waiting_to_be_written: dict[tuple[int, str], tuple[ThreadChange, ...]] = {}
-_ends: dict[tuple[int, str], tuple[End, ...]] = {}
+_waiting_to_be_written: dict[Key, tuple[ThreadChange, ...]] = {}
+_ends: dict[Key, tuple[End, ...]] = {}
 _readings: weakref.WeakSet[Reading] = weakref.WeakSet()
 _owed: dict[Boundary, int] = {}
 """Streams that are yet to be traced, and changes that are yet to be written."""
