@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from agui_otel import phoenix
 from agui_otel.phoenix import EmbeddedPhoenix, PhoenixClient, PhoenixError
 from tests.support import services
 from tests.support.processes import servers_in
+from tests.support.servers import in_background
 
 
 def _is_installed() -> bool:
@@ -55,14 +55,8 @@ def _answering(*, status: int = 200, body: bytes | None = None) -> Iterator[tupl
             """Nothing on standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(server):
         yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_all_pages() -> None:

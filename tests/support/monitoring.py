@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 from tests.support import services
-from tests.support.servers import free_port
+from tests.support.servers import free_port, in_background
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "collector" / "alerts"
@@ -126,14 +125,8 @@ def webhook(host: str = "127.0.0.1", port: int = 0) -> Iterator[Webhook]:
     server = ThreadingHTTPServer((host, port), Handler)
     server.daemon_threads = True
     heard.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(server):
         yield heard
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.support.servers import in_background
 
 
 @dataclass
@@ -157,14 +158,8 @@ def http_receiver(*, status: int = 200, delay: float = 0.0) -> Iterator[Received
 
     server = _Server(("127.0.0.1", 0), Handler)
     received.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(server):
         yield received
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import PurePosixPath
 
 from tests.support import recordings
+from tests.support.servers import in_background
 
 TYPES = {".sse": "text/event-stream", ".bin": "application/vnd.ag-ui.event+proto", ".jsonl": "application/x-ndjson"}
 PAGE = b"<!doctype html><title>agent</title>"
@@ -74,11 +74,5 @@ def agent() -> Iterator[str]:
     """The server's URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(server):
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

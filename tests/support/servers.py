@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from socketserver import BaseServer
 from typing import Any
 
 import anyio
@@ -21,6 +22,19 @@ from tests.support.sources import INPUT
 
 JSON = {"content-type": "application/json"}
 SSE = "text/event-stream"
+
+
+@contextmanager
+def in_background(server: BaseServer) -> Iterator[None]:
+    """Let a server of the standard library serve in a thread, until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextmanager
