@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agui_otel.protocol.chunks import Expander
-from agui_otel.protocol.entities import Agent, Streamed
+from agui_otel.protocol.entities import Agent, Run, Streamed
 from agui_otel.protocol.rules import Judge
 from agui_otel.protocol.scope import Scope
 
@@ -41,12 +41,13 @@ class Deltas:
     deltas continue, by id; it holds until an event comes that is no plain delta.
     """
 
-    __slots__ = ("_expander", "_lanes", "index", "last_event_ns", "ready")
+    __slots__ = ("_expander", "_lanes", "_run", "index", "last_event_ns", "ready")
 
     def __init__(self, judge: Judge, expander: Expander) -> None:
         self.index = -1
         self.last_event_ns = 0
         self._expander = expander
+        self._run: Run | None = None
         self._lanes = {
             "TEXT_MESSAGE_CONTENT": _Lane("messageId", "message_id", judge.open_messages, judge.message_owners),
             "TOOL_CALL_ARGS": _Lane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
@@ -56,6 +57,7 @@ class Deltas:
 
     def follow(self, scope: Scope) -> None:
         """A run begins: its open entities are the ones to continue."""
+        self._run = scope.run
         self._lanes["TEXT_MESSAGE_CONTENT"].entities = scope.messages
         self._lanes["TOOL_CALL_ARGS"].entities = scope.open_args
         self._lanes["REASONING_MESSAGE_CONTENT"].entities = scope.reasoning
@@ -78,7 +80,9 @@ class Deltas:
         if owner.first_chunk_at is None:
             owner.first_chunk_at = at
         teller = owner if owner.ended_at is None else owner.nearest_open()
-        ready = self.ready[ident] = (lane, entity, teller, lane.owners[ident])
+        # The first tag of a run is no plain delta's: it says that the run has any.
+        tag = lane.owners[ident] if self._run is not None and self._run.attribution != "none" else None
+        ready = self.ready[ident] = (lane, entity, teller, tag)
         return ready
 
     def take(self, raw: Any, at: int) -> bool:

@@ -91,6 +91,7 @@ def test_deltas_by_their_short_cut(seed: int, rule: str | None) -> None:
     assert quick.take_counts() == slow.take_counts()
 
 
+RUN: dict[str, Any] = {"type": "RUN_STARTED", "threadId": "t", "runId": "r"}
 TEXT: dict[str, Any] = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "x", "delta": "abc"}
 ARGS: dict[str, Any] = {"type": "TOOL_CALL_ARGS", "toolCallId": "x", "delta": "{}"}
 
@@ -98,11 +99,27 @@ ARGS: dict[str, Any] = {"type": "TOOL_CALL_ARGS", "toolCallId": "x", "delta": "{
 def _open() -> Tracker:
     """A run with a message and a tool call of one id, and a delta of the message."""
     tracker = Tracker()
-    tracker.receive({"type": "RUN_STARTED", "threadId": "t", "runId": "r"}, 0)
+    tracker.receive(RUN, 0)
     tracker.receive({"type": "TEXT_MESSAGE_START", "messageId": "x", "role": "assistant"}, 1)
     tracker.receive({"type": "TOOL_CALL_START", "toolCallId": "x", "toolCallName": "search"}, 2)
     tracker.receive(TEXT, 3)
     return tracker
+
+
+def test_a_delta_may_have_the_first_tag_of_its_run() -> None:
+    """A message that the input says is a subagent's goes on with a tag: the run's events have tags from then on."""
+    message = {"id": "x", "role": "assistant", "subagentRunId": "s"}
+    tracker = Tracker()
+    tracker.receive({**RUN, "input": {"threadId": "t", "runId": "r", "messages": [message]}}, 0)
+    tracker.receive({"type": "TEXT_MESSAGE_START", "messageId": "x", "role": "assistant"}, 1)
+    told = []
+    for at, tag in enumerate([{}, {"subagentRunId": "s"}, {"subagentRunId": "s"}], 2):
+        tracker.receive({**TEXT, **tag}, at)
+        assert tracker.scope is not None
+        told.append(tracker.scope.run.attribution)
+    assert ["none", "tags", "tags"] == told
+    assert tracker.scope is not None
+    assert 3 == tracker.scope.messages["x"].chunks
 
 
 def test_a_delta_among_deltas_with_a_tag_of_its_own() -> None:
