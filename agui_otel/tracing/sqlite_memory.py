@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -188,10 +189,12 @@ class _Connection:
     """A connection, the process that opened it and the file that it leads to."""
 
     def __init__(self, path: Path, timeout: float) -> None:
-        self.connection = _open(path, timeout)
         self._process = os.getpid()
-        found = path.stat()
+        self.connection, found = _open(path, timeout)
         self._file = found.st_dev, found.st_ino
+        self.close = weakref.finalize(self, _close, self.connection, self._process)
+        """Close it, once. It happens by itself when nothing holds this any more, but not at the exit, which writes."""
+        self.close.atexit = False
 
     def leads_to(self, path: Path) -> bool:
         """Whether it is this process's, and the file is still the one that was opened."""
@@ -201,14 +204,21 @@ class _Connection:
             return False
         return self._process == os.getpid() and self._file == (found.st_dev, found.st_ino)
 
-    def close(self) -> None:
-        """Close it; a forked child leaves its parent's alone."""
-        if self._process == os.getpid():
-            with contextlib.suppress(sqlite3.Error):
-                self.connection.close()
+
+_inherited: list[sqlite3.Connection] = []
+"""Connections of a process that forked this one: Python would close each with the last reference to it."""
 
 
-def _open(path: Path, timeout: float) -> sqlite3.Connection:
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    """Close what `process` opened. A forked child keeps it as it is: SQLite has it neither used nor closed there."""
+    if process != os.getpid():
+        _inherited.append(connection)
+        return
+    with contextlib.suppress(sqlite3.Error):
+        connection.close()
+
+
+def _open(path: Path, timeout: float) -> tuple[sqlite3.Connection, os.stat_result]:
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     try:
         _use_log(connection, time.monotonic() + timeout)
@@ -220,10 +230,10 @@ def _open(path: Path, timeout: float) -> sqlite3.Connection:
                         connection.execute(statement)
                     connection.execute(f"PRAGMA application_id = {APPLICATION}")
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        return connection, path.stat()
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def _use_log(connection: sqlite3.Connection, due: float) -> None:

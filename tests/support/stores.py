@@ -109,6 +109,13 @@ def opened(kind: str, directory: Path, redis: RedisServer | None, **options: Any
         memory.close()
 
 
+def open_files(directory: Path) -> set[str]:
+    """The descriptors of this process that lead to files of `directory`."""
+    return {
+        each.name for each in Path("/proc/self/fd").iterdir() if each.exists() and directory in each.resolve().parents
+    }
+
+
 def in_processes(count: int, work: Callable[[int], None]) -> list[int]:
     """Do `work(number)` in so many forked processes at once; their exit statuses."""
     children = []

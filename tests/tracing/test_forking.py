@@ -1,10 +1,14 @@
-"""A forked child has none of the locks that its parent's threads had."""
+"""A forked child has none of the locks that its parent's threads had, and leaves its parent's connections alone."""
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
+
+from agui_otel.tracing.sqlite_memory import SQLiteMemory
+from tests.support.stores import in_processes, open_files
 
 PROGRAM = """
 import gc, os, signal, sys, threading, _thread
@@ -77,3 +81,21 @@ def test_a_child_waits_for_no_thread_that_is_not_there(tmp_path: Path) -> None:
         check=False,
     )
     assert "True []\nTrue\n0\n" == done.stdout, done.stderr
+
+
+def test_a_child_closes_no_connection_of_its_parent(tmp_path: Path) -> None:
+    """SQLite has it neither used nor closed there, and Python would close what nothing holds any more."""
+    memory = SQLiteMemory(tmp_path / "threads.db")
+    memory.read("thread")
+    inherited = open_files(tmp_path)
+
+    def work(_: int) -> None:
+        memory.read("thread")
+        memory.close()
+        gc.collect()
+        assert inherited <= open_files(tmp_path)
+
+    assert inherited
+    assert [0] == in_processes(1, work)
+    memory.close()
+    assert set() == open_files(tmp_path)

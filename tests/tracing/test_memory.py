@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from agui_otel.protocol.thread import (
 )
 from agui_otel.tracing.memory import Figure, InProcessMemory, ThreadMemory, Waiting, _make, open_memory
 from agui_otel.tracing.sqlite_memory import SQLiteMemory
-from tests.support.stores import KINDS, SHARED, RedisServer, in_processes, opened
+from tests.support.stores import KINDS, SHARED, RedisServer, in_processes, open_files, opened
 
 RUN = SpanRef(trace_id="1" * 32, span_id="1" * 16, run_id="run-1")
 
@@ -238,6 +239,18 @@ class TestSharedStores:
             assert [str(i) for i in range(len(memories))] == idents(memories[0])
             for each in memories:
                 each.close()
+
+    def test_a_file_is_closed_with_the_last_who_holds_it(self, tmp_path: Path) -> None:
+        """Also where that is a cycle of objects. From Python 3.13 on, a connection that nobody closes is a warning."""
+
+        class Holder:
+            def __init__(self) -> None:
+                self.memory, self.itself = SQLiteMemory(tmp_path / "threads.db"), self
+
+        Holder().memory.write(waits("t", "x"))
+        assert open_files(tmp_path)
+        gc.collect()
+        assert set() == open_files(tmp_path)
 
     def test_which_runs_were_seen_outlives_what_waited(self, url: str) -> None:
         """For a shorter time: a thread in which nothing waits leaves earlier."""
