@@ -68,11 +68,17 @@ class Worker:
             if self._unfinished >= self._limit:
                 return False
             self._unfinished += 1
-            if not self._has_threads():
+            if not self._has_threads(self._unfinished):
                 self._unfinished -= 1
                 return False
         self._jobs.put(job)
         return True
+
+    def get_ready(self) -> None:
+        """Have a thread before there is a job: at its exit a Python may start none any more (3.12 does not)."""
+        if not self._threads:
+            with self._lock:
+                self._has_threads(1)
 
     def settle(self, due: float) -> bool:
         """Wait until everything was done, or `due` (monotonic seconds) has come; whether it was done."""
@@ -85,10 +91,10 @@ class Worker:
                 return not self._unfinished
         return True
 
-    def _has_threads(self) -> bool:
+    def _has_threads(self, jobs: int) -> bool:
         """Start one more where it is wanted; whether there is any. At the exit there need be none: see `settle`."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
-        if len(self._threads) < min(self._wanted, self._unfinished):
+        if len(self._threads) < min(self._wanted, jobs):
             thread = threading.Thread(target=self._work, args=(self._jobs,), name=self._name, daemon=True)
             try:
                 thread.start()
@@ -201,6 +207,8 @@ class End:
 def read(store: ThreadMemory, thread_id: str, seconds: float) -> Reading:
     """Begin to read a thread. It is as the runs of this process that have ended until now left it."""
     reading = Reading(store, thread_id, seconds)
+    for worker in (_ender, _writer):
+        worker.get_ready()
     mine = getattr(_now, "end", None)
     with _keeping:
         _readings.add(reading)

@@ -148,6 +148,16 @@ def test_where_no_thread_can_be_had_nothing_is_put_off(monkeypatch: pytest.Monke
     assert worker.settle(time.monotonic() + LONG)
 
 
+def test_whoever_reads_can_end_and_write_without_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a stream leaves at the exit, where none can be started, is done on those that are there."""
+    workers = {name: background.Worker("test", 1, 10) for name in ("_ender", "_writer")}
+    for name, worker in workers.items():
+        monkeypatch.setattr(background, name, worker)
+    trace(Late())
+    assert background.settle(LONG)
+    assert [1, 1] == [len(worker._threads) for worker in workers.values()]
+
+
 def test_callables_see_the_context_of_their_stream() -> None:
     """What a host keeps in context variables is there, wherever the stream is traced."""
     tenant: contextvars.ContextVar[str] = contextvars.ContextVar("tenant", default="none")
