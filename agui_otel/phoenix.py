@@ -8,7 +8,6 @@ process that started it is gone, in whatever way that ended.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import json
 import os
 import shutil
@@ -187,10 +186,8 @@ class EmbeddedPhoenix:
                 kind = _PortTakenError if taken else PhoenixError
                 raise kind(f"Phoenix ended while it started, with status {code}.\n{self.log_tail()}")
             # The answer may be another server's, whose port ours is about to find taken.
-            if _LISTENING in self.log_tail(1000):
-                with contextlib.suppress(OSError), opener.open(f"{self.url}/healthz", timeout=2) as answer:
-                    if answer.status == 200:
-                        return
+            if _LISTENING in self.log_tail(1000) and _is_healthy(opener, self.url):
+                return
             time.sleep(0.1)
         raise PhoenixError(f"Phoenix did not answer within {self._timeout:g} s.\n{self.log_tail()}")
 
@@ -279,6 +276,17 @@ def _wait(read: Callable[[], list[dict[str, Any]]], count: int, what: str, timeo
         if time.monotonic() > deadline:
             raise PhoenixError(f"after {timeout:g} s there are {len(found)} of {count} {what}")
         time.sleep(0.1)
+
+
+def _is_healthy(opener: OpenerDirector, url: str) -> bool:
+    try:
+        with opener.open(f"{url}/healthz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except HTTPError as error:
+        error.close()
+    except OSError:
+        pass
+    return False
 
 
 def _opener(url: str) -> OpenerDirector:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.support import services
@@ -151,8 +151,11 @@ class Collector:
         try:
             with urlopen(f"http://{self.address('health')}", timeout=2) as answer:
                 return bool(json.load(answer)["status"] == "Server available")
-        except (URLError, OSError):
-            return False
+        except HTTPError as error:
+            error.close()
+        except OSError:
+            pass
+        return False
 
     def _signal(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

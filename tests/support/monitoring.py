@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
@@ -86,8 +86,11 @@ def _answers(running: subprocess.Popen[bytes], url: str, log: Path) -> bool:
     try:
         with _direct.open(url, timeout=2) as answer:
             return bool(answer.status < 400)
-    except (URLError, OSError):
-        return False
+    except HTTPError as error:
+        error.close()
+    except OSError:
+        pass
+    return False
 
 
 @dataclass
