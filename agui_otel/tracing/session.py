@@ -194,12 +194,15 @@ class Session:
         else:
             self._continues = self._plain if self._held is None else self._held.take
 
-    def _catch_up(self) -> None:
-        """Trace what is held, once its thread was read, or cannot be. A run that begins in there may hold the rest."""
+    def _catch_up(self) -> Held | None:
+        """Trace what is held, once its thread was read, or cannot be. A run that begins in there may hold the rest:
+        what is held now, while nobody else is at it.
+        """
         with self._tracing:
             held = self._held
             if held is not None and held.reading.over:
                 self._go_on(held)
+            return self._held
 
     def _look(self) -> None:
         """`_catch_up`, for who asks what was traced: from any thread, so never where somebody is at it."""
@@ -247,14 +250,13 @@ class Session:
         try:
             at = self._now() if at_ns is None else at_ns
             failure = failed() if failed is not None else None
-            self._route()
-            self._catch_up()
-            if self._held is not None:
-                if background.end_later(
-                    self._held.reading, partial(self._complete, outcome, failure, at), self._boundary
-                ):
+            with self._tracing:
+                self._route()
+                held = self._catch_up()
+            if held is not None:
+                if background.end_later(held.reading, partial(self._complete, outcome, failure, at), self._boundary):
                     return
-                self._held.reading.give_up(background.OverloadError())
+                held.reading.give_up(background.OverloadError())
         except Exception as caught:  # noqa: BLE001 - the boundary
             self._boundary.swallow("finish", caught)
         self._complete(outcome, failure, at)
@@ -262,9 +264,8 @@ class Session:
     def _complete(self, outcome: Outcome, failure: Failure | None, at: int) -> None:
         """Trace what is held, and end everything: where the host does not wait, if a thread is still being read."""
         try:
-            while (held := self._held) is not None:
+            while (held := self._catch_up()) is not None:
                 held.reading.wait()
-                self._catch_up()
             if self._clock is not None:
                 at = self._clock.end(at)
             try:

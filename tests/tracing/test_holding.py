@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from ag_ui.core import RunStartedEvent
 from opentelemetry.context import Context
+from opentelemetry.sdk.trace import Span, SpanProcessor
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
 from agui_otel import Settings
@@ -514,6 +515,42 @@ class TestAskedWhileItIsHeld:
         session.feed(result("c", "r"))
         session.feed(finished("run"))
         session.finish("exhausted")
+        assert background.settle(LONG)
+        assert "invoke_agent supervisor [AGENT] success\n  execute_tool t [TOOL] success" == host.tree()
+
+    def test_the_end_waits_for_who_traces_what_is_held(self, stopped: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A stream that ended while its thread was being read, and is traced by who asks: its end comes after that."""
+        at_it, go = threading.Event(), threading.Event()
+
+        class Slow(SpanProcessor):
+            def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002 - the SDK's
+                if span.name.startswith("execute_tool"):
+                    at_it.set()
+                    go.wait(LONG)
+
+        def wait(reading: background.Reading, original: Any = background.Reading.wait) -> None:
+            original(reading)
+            at_it.wait(LONG)
+
+        def ask() -> None:
+            while not at_it.is_set():
+                session.span_of(None, "c")
+
+        monkeypatch.setattr(background.Reading, "wait", wait)
+        host = Host(stopped.memory)
+        host.captured.tracer_provider.add_span_processor(Slow())
+        stopped.close()
+        session = host.begin(given("run"))
+        for event in flat([started("run"), tool("c", "t", "{}"), result("c", "r"), finished("run")]):
+            session.feed(event)
+        session.finish("exhausted")
+        asking = threading.Thread(target=ask)
+        asking.start()
+        stopped.open()
+        assert at_it.wait(LONG)
+        assert not background.settle(0.2)
+        go.set()
+        asking.join()
         assert background.settle(LONG)
         assert "invoke_agent supervisor [AGENT] success\n  execute_tool t [TOOL] success" == host.tree()
 
