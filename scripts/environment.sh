@@ -36,22 +36,25 @@ without_starting() {
     return "$status"
 }
 
-# ensure_environment EXTRA [CONSTRAINTS]: nothing is done while pyproject.toml and the constraints are what they were.
+# ensure_environment EXTRA [CONSTRAINTS [FOLDER PYTHON]]: in FOLDER (.venv), of PYTHON (python3); nothing is done while
+# pyproject.toml and the constraints are what they were.
 ensure_environment() {
-    local extra=$1 stamp=".venv/agui-otel-$1.installed" constraints=() uv
+    local extra=$1 folder=${3:-.venv} python=${4:-python3} constraints=() stamp uv
+    stamp=$folder/agui-otel-$extra.installed
     [ -z "${2:-}" ] || constraints=(-c "$2")
-    if [ ! -x .venv/bin/python ]; then
-        python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { say "Python 3.10 or newer is needed."; exit 2; }
-        if command -v uv >/dev/null; then uv venv -q --python python3 .venv; else python3 -m venv .venv; fi
+    uv=$(command -v uv || command -v .venv/bin/uv || true)
+    if [ ! -x "$folder/bin/python" ]; then
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { say "Python 3.10 or newer is needed."; exit 2; }
+        if [ -n "$uv" ]; then "$uv" venv -q --python "$python" "$folder"; else "$python" -m venv "$folder"; fi
     fi
-    if cat pyproject.toml "${@:2}" | cmp -s - "$stamp" && .venv/bin/python -c 'import agui_otel' 2>/dev/null; then
+    if cat pyproject.toml ${2:+"$2"} | cmp -s - "$stamp" && "$folder/bin/python" -c 'import agui_otel' 2>/dev/null; then
         return 0
     fi
-    say "Installing agui-otel[$extra] into .venv; the first time this takes a few minutes and about 1 GB (Phoenix) …"
-    if uv=$(command -v uv || command -v .venv/bin/uv); then
-        "$uv" pip install -q --python .venv/bin/python "${constraints[@]}" -e ".[$extra]"
+    say "Installing agui-otel[$extra] into $folder; the first time this takes a few minutes, and with Phoenix about 1 GB …"
+    if [ -n "$uv" ]; then
+        "$uv" pip install -q --python "$folder/bin/python" "${constraints[@]}" -e ".[$extra]"
     else
-        .venv/bin/python -m pip install -q --disable-pip-version-check "${constraints[@]}" -e ".[$extra]"
+        "$folder/bin/python" -m pip install -q --disable-pip-version-check "${constraints[@]}" -e ".[$extra]"
     fi
-    cat pyproject.toml "${@:2}" >"$stamp"
+    cat pyproject.toml ${2:+"$2"} >"$stamp"
 }
