@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 from ag_ui.core import (
     Event,
+    RunAgentInput,
     RunFinishedEvent,
     RunStartedEvent,
     TextMessageContentEvent,
@@ -37,13 +38,20 @@ PACE = 0.02
 
 @cache
 def message(deltas: int) -> list[Any]:
-    """A run of one message."""
+    """A message."""
     return [
-        RunStartedEvent(thread_id="thread", run_id="run"),
         TextMessageStartEvent(message_id="message", role="assistant"),
         *(TextMessageContentEvent(message_id="message", delta=f"word {number} ") for number in range(deltas)),
         TextMessageEndEvent(message_id="message"),
-        RunFinishedEvent(thread_id="thread", run_id="run"),
+    ]
+
+
+def run(given: RunAgentInput, deltas: int) -> list[Any]:
+    """The run of an input: one message."""
+    return [
+        RunStartedEvent(thread_id=given.thread_id, run_id=given.run_id),
+        *message(deltas),
+        RunFinishedEvent(thread_id=given.thread_id, run_id=given.run_id),
     ]
 
 
@@ -55,9 +63,9 @@ async def agent(request: Request) -> StreamingResponse:
     """A message of N deltas at a model's pace (`/paced/N`), as fast as it goes (`/burst/N`), or half of it and then
     nothing (`/half/N`); or a recorded run (`/nested`).
     """
-    await request.body()
+    given = RunAgentInput.model_validate_json(await request.body())
     _, kind, *rest = request.url.path.split("/")
-    events: list[Event] = nested() if kind == "nested" else message(int(rest[0]))
+    events: list[Event] = nested() if kind == "nested" else run(given, int(rest[0]))
     encoder = EventEncoder(accept=request.headers.get("accept", ""))
 
     async def stream() -> AsyncIterator[str]:

@@ -13,12 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 from uuid import uuid4
 
 from tests.support.servers import free_port, listens
 
 MARK = b"data: {"
 """Each event begins so."""
+
+EMPTY: dict[str, Any] = {"state": {}, "messages": [], "tools": [], "context": [], "forwardedProps": {}}
+"""A RunAgentInput without its ids."""
 
 ROOT = Path(__file__).parents[1]
 
@@ -110,7 +114,7 @@ async def _one(port: int, path: str, number: int, wait: float) -> tuple[int, flo
     """The events of a stream that begins after a while, and how long its first byte took."""
     await asyncio.sleep(wait)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps({"threadId": f"t{number}", "runId": str(uuid4()), "messages": []}).encode()
+    body = json.dumps({**EMPTY, "threadId": f"t{number}", "runId": str(uuid4())}).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n"
     writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
     began = time.perf_counter()
