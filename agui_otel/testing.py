@@ -30,8 +30,8 @@ from agui_otel.config import Settings
 from agui_otel.forest import AnySpan, Node, forest
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.memory import InProcessMemory
+from agui_otel.tracing.observer import Observer
 from agui_otel.tracing.semconv import EXCEPTION_STACKTRACE, MAX_CHUNK_GAP, OUTCOME, TIME_TO_FIRST_CHUNK
-from agui_otel.tracing.session import Observer
 
 Event = TypeVar("Event")
 

@@ -14,7 +14,8 @@ from typing import Any
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
-from agui_otel.attach.exchange import Exchange, Headers, header, is_json, media_type
+from agui_otel.attach.exchange import Exchange
+from agui_otel.attach.headers import Headers, header, is_json, media_type
 from agui_otel.attach.observe import current_context, flush, observer
 from agui_otel.config import Settings
 from agui_otel.tracing.ending import Reason, reason_of
@@ -202,11 +203,11 @@ class _Responder:
             await self._send(message)
             return
         kind = message["type"]
-        last = False
+        last = due = False
         if kind == "http.response.body":
             body = message.get("body", b"")
             if body:
-                exchange.take(bytes(body), self._clock())
+                due = exchange.take(body if type(body) is bytes else bytes(body), self._clock())
             last = not message.get("more_body", False)
         elif kind == "http.response.start":
             message = self._start(message)
@@ -219,7 +220,7 @@ class _Responder:
             raise
         if last:
             self.end("exhausted")
-        else:
+        elif due:
             exchange.listen()
 
     def end(self, reason: Reason, error: BaseException | None = None) -> None:

@@ -11,35 +11,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import get_current_span
 
 from agui_otel.attach.encodings import Decompressor, decompressor
+from agui_otel.attach.headers import JSON_LINES, PROTOBUF, Headers, header, is_stream, media_type, propagated
 from agui_otel.attach.observe import Inner, start, swallow, with_inner
 from agui_otel.protocol.events import EVENT_TYPES, Unreadable
 from agui_otel.protocol.inputs import input_in
 from agui_otel.protocol.jsonlines import JSONLinesDecoder
+from agui_otel.protocol.repeats import Repeats
 from agui_otel.protocol.sse import SSEDecoder
 from agui_otel.tracing.ending import Reason
 from agui_otel.tracing.host import Attributes
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 
-Headers = Sequence[tuple[bytes, bytes]]
-"""Names and values as they were sent; names in any case."""
 Payload = dict[str, Any] | Unreadable
-
-JSON_LINES = frozenset(
-    {
-        "application/x-ndjson",
-        "application/ndjson",
-        "application/jsonl",
-        "application/x-jsonl",
-        "application/jsonlines",
-        "application/x-jsonlines",
-        "application/json-lines",
-    }
-)
-PROTOBUF = "application/vnd.ag-ui.event+proto"
 
 TRACE_RESPONSE = b"traceresponse"
 _EXPOSED = b"access-control-expose-headers"
@@ -48,13 +35,18 @@ MAX_UNDECIDED = 16
 """Payloads of a response that are looked at before it is taken to be no AG-UI stream."""
 
 
-MAX_WAITING = 32
-MAX_WAIT_NS = 500_000_000
-"""Deltas that wait to be read together, and how much older than the newest the first may be."""
+MAX_WAITING = 256
+MAX_WAIT_NS = 4_000_000_000
+MAX_WAITING_BYTES = 512
+"""Deltas that wait to be read together, how much older than the newest the first may be, and how large each is."""
 
 
 class Decoder(Protocol):
     """Bytes to payloads, incrementally."""
+
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event, whatever came before."""
 
     def feed(self, chunk: bytes) -> list[Payload]:
         """Take the next bytes."""
@@ -63,44 +55,17 @@ class Decoder(Protocol):
         """Say that there are no more."""
 
 
-def header(headers: Headers, name: bytes) -> str:
-    """The first header of this (lower-case) name; empty where there is none."""
-    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
-
-
-def media_type(headers: Headers) -> str:
-    """The content type, without its parameters, in lower case."""
-    return header(headers, b"content-type").partition(";")[0].strip().lower()
-
-
-def is_json(media: str) -> bool:
-    """Whether a body of this content type is one JSON value."""
-    return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
-
-
-def is_stream(media: str) -> bool:
-    """Whether a response of this content type may be an AG-UI stream."""
-    return media in ("text/event-stream", PROTOBUF) or media in JSON_LINES
-
-
-class _HeaderGetter(Getter[Headers]):
-    def get(self, carrier: Headers, key: str) -> list[str] | None:
-        wanted = key.lower().encode("latin-1", "replace")
-        return [value.decode("latin-1") for name, value in carrier if name.lower() == wanted] or None
-
-    def keys(self, carrier: Headers) -> list[str]:
-        return [name.decode("latin-1") for name, _ in carrier]
-
-
-_GETTER = _HeaderGetter()
-
-
 class Exchange:
     """One request and its response.
 
     `context` is the one in which the request is handled, `headers` the request's. A local span that is current there is
     the run's surrounding; where there is none, it is what the headers say (trace model: ambient context).
     """
+
+    __slots__ = (
+        "_agent_name", "_answered_at", "_attributes", "_context", "_decoder", "_decompressor", "_deltas", "_headers",
+        "_held", "_how", "_inner", "_placed", "_repeats", "_until", "_waiting", "clock", "ended", "session",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -112,18 +77,22 @@ class Exchange:
         attributes: Attributes | None = None,
     ) -> None:
         self.session: Session | None = None
+        """What follows the run, once there is one to follow."""
         self.clock = how.clock
         self._how = how
         self._context = context
         self._headers = headers
+        self._placed: Context | None = None
         self._agent_name = agent_name
         self._attributes = attributes
         self._inner = Inner()
         self._decoder: Decoder | None = None
         self._decompressor: Decompressor | None = None
         self._held: list[Payload] | None = []
-        self._waiting: list[bytes] = []
-        self._times: list[int] = []  # beside it: pairs would be objects that the garbage collector looks after
+        self._waiting: list[Any] = []  # chunk, time, chunk, time: pairs were more for the garbage collector
+        self._until = 0
+        self._deltas: tuple[bytes, ...] = ()  # how they begin, once it is known that what is read are events
+        self._repeats = Repeats(how.settings.max_event_bytes)
         self._answered_at = 0
         self.ended = False
         """Whether nothing more is wanted: the run has ended, or there is none to be observed."""
@@ -188,30 +157,31 @@ class Exchange:
         except Exception as error:  # noqa: BLE001 - the boundary
             self._give_up("response", error)
 
-    def take(self, chunk: bytes, at_ns: int) -> None:
-        """Take the next bytes of the response's body, which were there at `at_ns`; `listen` reads them, or the end."""
-        if self._decoder is not None:
-            self._waiting.append(chunk)
-            self._times.append(at_ns)
+    def take(self, chunk: bytes, at_ns: int) -> bool:
+        """Take the next bytes of the response's body, which were there at `at_ns`.
 
-    def listen(self) -> None:
-        """Read what was taken, once it has been passed on.
-
-        A delta waits for others: it only adds to what is open, and to read several at once costs half.
+        Returns whether it is time to `listen`, once they have been passed on. A delta waits for others, as it only adds
+        to what is open: nothing is in a processor's caches any more when the next event of one of many streams comes,
+        and to read them together costs a fraction.
         """
+        if self._decoder is None:
+            return False
         waiting = self._waiting
-        if waiting and (
-            self._held is not None
-            or len(waiting) >= MAX_WAITING
-            or self._times[-1] - self._times[0] > MAX_WAIT_NS
-            or not _is_one_delta(waiting[-1])
-        ):
-            self._catch_up()
+        if not waiting:
+            self._until = at_ns + MAX_WAIT_NS
+        waiting.append(chunk)
+        waiting.append(at_ns)
+        return (
+            not chunk.startswith(self._deltas)
+            or len(waiting) >= 2 * MAX_WAITING
+            or at_ns > self._until
+            or len(chunk) > MAX_WAITING_BYTES
+        )
 
     def end(self, reason: Reason, error: BaseException | None = None, at_ns: int | None = None) -> None:
         """The exchange ended; only the first call counts. `exhausted`: with the response's last byte."""
         if not self.ended:
-            self._catch_up()
+            self.listen()
         if self.ended:
             return
         try:
@@ -225,35 +195,58 @@ class Exchange:
         if self.session is not None:
             self.session.finish(reason, error, at_ns)
 
-    def _catch_up(self) -> None:
+    def listen(self) -> None:
+        """Read what was taken."""
         decoder = self._decoder
         if decoder is None:
             return
-        waiting, times = self._waiting, self._times
-        self._waiting, self._times = [], []
+        waiting, self._waiting = self._waiting, []
+        repeats = self._repeats
+        taken = False
         try:
-            if len(waiting) > 2:
-                self._hear_deltas(decoder, waiting[:-1], times)
-                del waiting[:-1], times[:-1]
-            for chunk, at in zip(waiting, times, strict=True):
+            if len(waiting) > 4:
+                end = len(waiting) if waiting[-2].startswith(self._deltas) else -2
+                taken = repeats.take_all(waiting[:end:2], waiting[1:end:2])
+                if taken:
+                    del waiting[:end]
+            parts = iter(waiting)
+            for chunk in parts:
+                at = next(parts)
+                if repeats.take(chunk, at):
+                    taken = True
+                    continue
+                if taken:
+                    self._tell()
+                    taken = False
                 if self.ended:
                     return
                 if self._decompressor is None:
-                    self._hear(decoder.feed(chunk), at)
+                    self._read(decoder, chunk, at)
                 else:
                     for part in self._decompressor.feed(chunk):
                         self._hear([part] if isinstance(part, Unreadable) else decoder.feed(part), at)
+            if taken:
+                self._tell()
         except Exception as error:  # noqa: BLE001 - the boundary
             self._give_up("response", error)
 
-    def _hear_deltas(self, decoder: Decoder, deltas: Sequence[bytes], times: Sequence[int]) -> None:
-        """Read what waited, each a delta with its own time. Where one was none after all, they have the latest."""
-        payloads = decoder.feed(b"".join(deltas))
-        if self.session is None or len(payloads) != len(deltas):
-            self._hear(payloads, times[len(deltas) - 1])
-            return
-        for payload, at in zip(payloads, times, strict=False):
-            self.session.feed(payload, at)
+    def _tell(self) -> None:
+        if self.session is not None:
+            for continued, text, times in self._repeats.tell():
+                self.session.feed_texts(continued, text, times)
+
+    def _read(self, decoder: Decoder, chunk: bytes, at: int) -> None:
+        """What is read may be a delta that others repeat; if not, it may have ended what they continue."""
+        whole = chunk.startswith(self._deltas) and decoder.between
+        payloads = decoder.feed(chunk)
+        self._hear(payloads, at)
+        if whole and len(payloads) == 1 and self.session is not None:
+            continued = self.session.continuing(payloads[0])
+            if continued is not None:
+                self._repeats.learn(chunk, continued)
+                return
+        if payloads or not decoder.between:
+            self._repeats.forget()
 
     def _start(self, given: Any) -> None:
         self.session = start(self._how, self._ambient(), given, self._agent_name, self._attributes)
@@ -262,15 +255,14 @@ class Exchange:
 
     def _ambient(self) -> Context:
         """The context of the request: with what its headers say, where no span is current."""
-        if get_current_span(self._context).get_span_context().is_valid:
-            return self._context
-        try:
-            from opentelemetry.propagate import extract  # reads the environment, and raises where that is wrong
-
-            return extract(self._headers, self._context, _GETTER)
-        except Exception as error:  # noqa: BLE001 - a propagator of the host's
-            swallow(self._how, "propagator", error)
-            return self._context
+        if self._placed is None:
+            self._placed = self._context
+            if not get_current_span(self._context).get_span_context().is_valid:
+                try:
+                    self._placed = propagated(self._headers, self._context)
+                except Exception as error:  # noqa: BLE001 - a propagator of the host's
+                    swallow(self._how, "propagator", error)
+        return self._placed
 
     def _hear(self, payloads: Iterable[Payload], at: int) -> None:
         if self._held is None:
@@ -303,6 +295,8 @@ class Exchange:
 
     def _release(self, at: int | None) -> None:
         held, self._held = self._held, None
+        if self._decompressor is None:
+            self._deltas = _DELTAS.get(type(self._decoder), ())
         if self.session is not None:
             for payload in held or ():
                 self.session.feed(payload, at)
@@ -333,17 +327,15 @@ def _decoder_for(media: str, limit: int) -> Decoder | None:
     return None
 
 
-def _is_one_delta(chunk: bytes) -> bool:
-    """Whether a piece of a body is one small delta of a text, a reasoning or a call, as encoders write it."""
-    return len(chunk) < 1024 and chunk.startswith(_DELTAS) and chunk.find(b"\n") >= len(chunk) - 2
-
-
-_DELTAS = tuple(
-    f'{frame}{{"type":{space}"{kind}"'.encode()
-    for kind in ("TEXT_MESSAGE_CONTENT", "TOOL_CALL_ARGS", "REASONING_MESSAGE_CONTENT")
-    for frame in ("data: ", "")
-    for space in ("", " ")
-)
+_DELTAS: dict[type, tuple[bytes, ...]] = {
+    decoder: tuple(
+        f'{begin}{{"type":{space}"{kind}"'.encode()
+        for kind in ("TEXT_MESSAGE_CONTENT", "TOOL_CALL_ARGS", "REASONING_MESSAGE_CONTENT")
+        for space in ("", " ")
+    )
+    for decoder, begin in ((SSEDecoder, "data: "), (JSONLinesDecoder, ""))
+}
+"""How encoders begin a delta of a text, a call or a reasoning."""
 
 
 def _is_agui(payloads: Sequence[Payload], *, asked: bool) -> bool | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
-from agui_otel.attach.exchange import Headers, header
+from agui_otel.attach.headers import Headers, header
 from agui_otel.errors import ConfigurationError
 
 Pairs = list[tuple[bytes, bytes]]

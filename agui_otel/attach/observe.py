@@ -19,8 +19,9 @@ from agui_otel.tracing.boundary import Boundary, tell
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import Presence, session_in
 from agui_otel.tracing.metrics import instruments
+from agui_otel.tracing.observer import Observer
 from agui_otel.tracing.remembering import memory_of
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.session import Session
 
 _logger = logging.getLogger("agui_otel")
 _INNER = create_key("agui-otel-inner")
@@ -140,12 +141,18 @@ def _resolved(how: Observer) -> Observer:
         say_what_is_left_out(how.settings)
     if handle is None:
         return how
-    return replace(
-        how,
-        tracer_provider=handle.tracer_provider,
-        meter_provider=handle.meter_provider if how.meter_provider is None else how.meter_provider,
-        phoenix=handle.exports_to_phoenix,
-    )
+    known: Handle | None
+    resolved: Observer
+    known, resolved = how.derived.get(_resolved, (None, how))
+    if known is not handle:
+        resolved = replace(
+            how,
+            tracer_provider=handle.tracer_provider,
+            meter_provider=handle.meter_provider if how.meter_provider is None else how.meter_provider,
+            phoenix=handle.exports_to_phoenix,
+        )
+        how.derived[_resolved] = handle, resolved
+    return resolved
 
 
 def without_content(settings: Settings) -> Settings:

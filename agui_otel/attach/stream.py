@@ -26,7 +26,8 @@ from agui_otel.config import Settings
 from agui_otel.tracing.ending import reason_of, reason_to_leave
 from agui_otel.tracing.host import Attributes
 from agui_otel.tracing.inside import session_in
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 
 Event = TypeVar("Event")
 

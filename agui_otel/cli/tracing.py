@@ -16,8 +16,9 @@ from agui_otel.config import Settings, memory_kind, switched_off, variable
 from agui_otel.errors import ConfigurationError, InputError
 from agui_otel.protocol.recording import Timeline, lay_out
 from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
+from agui_otel.tracing.observer import Observer
 from agui_otel.tracing.remembering import memory_of
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.session import Session
 
 _LONG = 1024 * 1024
 """From this size in bytes on, a file has a progress bar."""

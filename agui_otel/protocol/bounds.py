@@ -25,6 +25,8 @@ _Entry = TypeVar("_Entry", bound=BaseModel)
 
 def bounded(change: ThreadChange) -> tuple[ThreadChange, int]:
     """`change` as a store may have it, and how many entries that leaves out. The thread's id is the caller's."""
+    if change.empty:
+        return change, 0
     kinds: dict[str, Any] = {}
     lost = 0
     for kind in ("interrupts", "subagents", "tool_calls", "runs"):
@@ -40,8 +42,9 @@ def bounded(change: ThreadChange) -> tuple[ThreadChange, int]:
 
 def bounded_run(run: SeenRun) -> SeenRun | None:
     """`run`, likewise."""
-    kept = _bounded((run,))
-    return kept[0] if kept else None
+    if len(run.id) <= MAX_LENGTH and not run.subagents and not run.tool_calls:
+        return run  # its marks are short, and its span has its id
+    return _shortened(run)
 
 
 def _bounded(entries: Iterable[_Entry]) -> tuple[_Entry, ...]:

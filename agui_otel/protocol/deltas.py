@@ -7,7 +7,7 @@ needs a look. Whatever else comes goes the long way (`Tracker.receive`), with th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agui_otel.protocol.chunks import Expander
@@ -30,8 +30,8 @@ class _Lane:
         self.count = 0
 
 
-_Ready = tuple[_Lane, Streamed, Agent, "str | None"]
-"""What a plain delta of an id continues: in which lane, whose event it is, and the tag that it may have."""
+Continued = tuple[_Lane, Streamed, Agent, "str | None"]
+"""What plain deltas of an id continue: in which lane, whose event it is, and the tag that it may have."""
 
 
 class Deltas:
@@ -53,7 +53,7 @@ class Deltas:
             "TOOL_CALL_ARGS": _Lane("toolCallId", "tool_call_id", judge.open_tool_calls, judge.tool_call_owners),
             "REASONING_MESSAGE_CONTENT": _Lane("messageId", "message_id", judge.open_reasoning, judge.reasoning_owners),
         }
-        self.ready: dict[str, _Ready] = {}
+        self.ready: dict[str, Continued] = {}
 
     def follow(self, scope: Scope) -> None:
         """A run begins: its open entities are the ones to continue."""
@@ -69,7 +69,33 @@ class Deltas:
                 counts[kind] += lane.count
                 lane.count = 0
 
-    def _prepare(self, lane: _Lane, ident: str, at: int) -> _Ready | None:
+    def continuing(self, raw: Mapping[str, Any]) -> Continued | None:
+        """What the last event continued, if that was `raw`, and a plain delta: it holds as ``ready`` does."""
+        lane = self._lanes.get(raw["type"])
+        continued = self.ready.get(raw[lane.key]) if lane is not None else None
+        return continued if continued is not None and continued[0] is lane else None
+
+    def take_texts(self, continued: Continued, text: str, times: Sequence[int]) -> None:
+        """Take plain deltas that continue the same: their texts as one, and when each was received (not empty)."""
+        lane, entity, teller, _ = continued
+        at = entity.last_at
+        for received in times:
+            if received - at > entity.max_gap:
+                entity.max_gap = received - at
+            at = received
+        entity.last_at = at
+        entity.chunks += len(times)
+        entity.chars += len(text)
+        if entity.room > 0:
+            entity.parts.append(text[: entity.room])
+            entity.room -= len(text)
+        teller.events += len(times)
+        teller.last_at = at
+        lane.count += len(times)
+        self.index += len(times)
+        self.last_event_ns = at
+
+    def _prepare(self, lane: _Lane, ident: str, at: int) -> Continued | None:
         """What deltas of `ident` in `lane` continue, from the one received at `at` on; None where that is not plain."""
         entity = lane.entities.get(ident)
         if entity is None or ident not in lane.open or self._expander.pending:

@@ -71,7 +71,7 @@ def parse(data: bytes | str) -> dict[str, Any] | Unreadable:
     Lone surrogates are accepted, as JavaScript does; NaN and Infinity are not, as JSON has none.
     """
     try:
-        value = from_json(data, allow_inf_nan=False)
+        value = from_json(data, allow_inf_nan=False, cache_strings="keys")
     except (ValueError, TypeError):  # a str with lone surrogates is a TypeError
         value = _parse_slowly(data)
     if isinstance(value, (dict, Unreadable)):

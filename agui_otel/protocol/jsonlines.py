@@ -25,6 +25,11 @@ class JSONLinesDecoder:
         self._number = 0
         self._skipping = False
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event, whatever came before."""
+        return not self._skipping and self._lines.between
+
     def feed(self, chunk: bytes) -> list[dict[str, Any] | Unreadable]:
         """Take the next bytes; return the payloads of the lines that they complete."""
         payloads: list[dict[str, Any] | Unreadable] = []

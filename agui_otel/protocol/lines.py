@@ -34,6 +34,11 @@ class Lines:
         self._after_cr = False
         self._begun = False
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a line, whatever it is."""
+        return self._begun and not self._after_cr and not self.partial
+
     def push(self, chunk: bytes) -> list[bytes]:
         """Return the lines that `chunk` completes, without their ends."""
         if not self._begun:

@@ -57,6 +57,11 @@ class ProtobufDecoder:
                 self._take(decode(part), payloads)
         return payloads
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins a frame, whatever came before."""
+        return self._length is None and not self._held and not self._skip
+
     def close(self) -> list[dict[str, Any] | Unreadable]:
         """Say that the stream has ended; return an Unreadable where that was within a frame."""
         self.lines = []

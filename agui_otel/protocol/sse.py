@@ -39,6 +39,11 @@ class SSEDecoder:
         self._start = 0
         self._skipping = False
 
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event, whatever came before."""
+        return not self._data and not self._skipping and self._lines.between
+
     def feed(self, chunk: bytes) -> list[dict[str, Any] | Unreadable]:
         """Take the next bytes; return the payloads of the events that they complete."""
         payloads: list[dict[str, Any] | Unreadable] = []

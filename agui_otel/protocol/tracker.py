@@ -101,22 +101,23 @@ class Tracker:
         self._early = Early()
         self._expander = Expander()
         self._judge = judge = Judge()
-        self._deltas = Deltas(judge, self._expander)
-        self.continues = self._deltas.take
+        self.deltas = Deltas(judge, self._expander)
+        """The plain deltas, for who knows them without reading them."""
+        self.continues = self.deltas.take
 
     @property
     def index(self) -> int:
         """The 0-based index of the last event."""
-        return self._deltas.index
+        return self.deltas.index
 
     @property
     def last_event_ns(self) -> int:
         """When the last event was received."""
-        return self._deltas.last_event_ns
+        return self.deltas.last_event_ns
 
     @last_event_ns.setter
     def last_event_ns(self, at: int) -> None:
-        self._deltas.last_event_ns = at
+        self.deltas.last_event_ns = at
 
     def begin(self, at: int) -> Sequence[Transition]:
         """Open the run that the input announces, before any event of it."""
@@ -131,11 +132,11 @@ class Tracker:
 
         `at` is when it was received. Most deltas change nothing but counters and return an empty sequence.
         """
-        return _NOTHING if self._deltas.take(raw, at) else self.receive_other(raw, at)
+        return _NOTHING if self.deltas.take(raw, at) else self.receive_other(raw, at)
 
     def receive_other(self, raw: object, at: int) -> Sequence[Transition]:
         """Take the next event, where that is no plain delta: ``continues`` was asked."""
-        deltas = self._deltas
+        deltas = self.deltas
         deltas.index += 1
         deltas.last_event_ns = at
         deltas.ready.clear()
@@ -176,7 +177,7 @@ class Tracker:
     def take_counts(self) -> dict[str, int]:
         """How many events of each type came since the last call."""
         counts, self._counts = self._counts, defaultdict(int)
-        self._deltas.add_counts(counts)
+        self.deltas.add_counts(counts)
         return counts
 
     def finish(self, outcome: Outcome, failure: Failure | None, at: int) -> Sequence[Transition]:
@@ -238,7 +239,7 @@ class Tracker:
         if kind == "RUN_STARTED":
             return self._run_started(event, out, at)
         scope = self.scope or self._open_run(None, out, at)
-        scope.out, scope.index, scope.type = out, self._deltas.index, kind
+        scope.out, scope.index, scope.type = out, self.deltas.index, kind
         if "subagentId" in event:
             event = quirks.translate(event) or event
         run = scope.run
@@ -311,7 +312,7 @@ class Tracker:
         scope.awaited = found is None
         if found is not None:
             scope.record, scope.seen, scope.asked = found
-        self._deltas.follow(scope)
+        self.deltas.follow(scope)
         scope.opened(run, at)
         if given is not None:
             run.protocol_version = given.protocol_version

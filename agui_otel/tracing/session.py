@@ -8,58 +8,28 @@ refers back to it, so that it is gone, and its run ended, when whoever attached 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from opentelemetry.context import Context
-from opentelemetry.metrics import MeterProvider
-from opentelemetry.trace import Span, SpanContext, TracerProvider, get_tracer_provider, set_span_in_context
+from opentelemetry.trace import Span, SpanContext, set_span_in_context
 
-from agui_otel.config import Settings
 from agui_otel.protocol import transitions as t
+from agui_otel.protocol.deltas import Continued
 from agui_otel.protocol.entities import Entity, Failure, Outcome, Run, Step
 from agui_otel.protocol.events import Kept
-from agui_otel.protocol.scope import Options, ToolFailed
 from agui_otel.protocol.tracker import Tracker
 from agui_otel.tracing import ambient, background, ending
-from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.clock import EventClock, TimedByEvents
-from agui_otel.tracing.content import content_of
-from agui_otel.tracing.decisions import Decision
 from agui_otel.tracing.ending import OUTCOMES, Reason, failure_of, refusal
 from agui_otel.tracing.holding import Held, dropped, never
-from agui_otel.tracing.host import Attributes, HostAttributes, guarded_decision, guarded_input, guarded_verdict
-from agui_otel.tracing.inside import Presence, wants_usage, watch_inside, with_presence
-from agui_otel.tracing.memory import ThreadMemory
-from agui_otel.tracing.metrics import REPORT_NS, instruments
-from agui_otel.tracing.remembering import Remembering, memory_of
+from agui_otel.tracing.host import Attributes, HostAttributes, guarded_input
+from agui_otel.tracing.inside import Presence, wants_usage, with_presence
+from agui_otel.tracing.metrics import REPORT_NS
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.remembering import Remembering
 from agui_otel.tracing.spans import SpanWriter
-
-
-@dataclass(frozen=True, slots=True)
-class Observer:
-    """How to observe: the settings, the providers, and what has no environment form. Shared by sessions.
-
-    Without providers a session uses the process's global ones. ``redact``: sees every captured string. ``tool_failed``:
-    (tool name, result) -> whether the call failed, or its error type. ``decision``: resume entry -> approved, denied,
-    edited, expired or unknown. ``phoenix``: whether this process itself exports to Phoenix. ``memory``: the settings'
-    where there is none; ``waits``: whether one may wait for it, as no host but a command may. ``clock``: nanoseconds
-    since the epoch.
-    """
-
-    settings: Settings
-    tracer_provider: TracerProvider | None = None
-    meter_provider: MeterProvider | None = None
-    redact: Callable[[str], str] | None = None
-    tool_failed: ToolFailed | None = None
-    decision: Decision | None = None
-    phoenix: bool = False
-    memory: ThreadMemory | None = None
-    waits: bool = False
-    clock: Callable[[], int] = time.time_ns
 
 
 class Session:
@@ -78,45 +48,31 @@ class Session:
         agent_name: str | None = None,
         attributes: Attributes | None = None,
     ) -> None:
-        settings = observer.settings
-        provider = observer.tracer_provider if observer.tracer_provider is not None else get_tracer_provider()
-        metrics = instruments(observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics)
-        self._boundary = boundary = Boundary(metrics)
-        content = content_of(
-            settings, observer.phoenix, observer.redact, on_error=partial(metrics.observer_error, "redact")
-        )
-        memory = memory_of(settings, observer.memory)
-        metrics.watch(memory)
-        watched = watch_inside(provider)
+        settings, common = observer.settings, observer.common()
+        self._boundary = boundary = common.boundary
+        self._metrics = common.metrics
         self.presence = presence = Presence(self)
         self._host = host = HostAttributes(attributes, given, boundary)
-        keep = settings.capture_content(observer.phoenix) and not settings.hide_inputs
-        self._threads = Remembering(memory, boundary, settings, keep_content=keep, waits=observer.waits)
-        self._metrics = metrics
+        self._threads = Remembering(
+            common.memory, boundary, settings, keep_content=common.keeps_content, waits=observer.waits
+        )
         self._tracker = tracker = Tracker(
-            Options(
-                content.text_limit,
-                settings.max_paths,
-                guarded_verdict(observer.tool_failed, boundary),
-                borrowed=True,
-                steps=settings.steps == "spans",
-                raw_usage=settings.raw_usage,
-            ),
+            common.options,
             given=guarded_input(given, boundary),
             agent_name=agent_name or settings.agent_name,
             recall=self._threads.recall,
             remember=self._threads.remember_early,
         )
         self._writer = SpanWriter(
-            ending.tracer_of(provider),
+            common.tracer,
             settings,
-            content,
-            metrics,
+            common.content,
+            common.metrics,
             heard=tracker,
             place=partial(ambient.place, context, settings.ambient, phoenix=observer.phoenix),
             describe=host.of,
-            wants_usage=partial(wants_usage, settings.usage_spans, watched, presence),
-            decide=guarded_decision(observer.decision, boundary),
+            wants_usage=partial(wants_usage, settings.usage_spans, common.watched, presence),
+            decide=common.decide,
         )
         self._now = observer.clock
         self._clock = EventClock() if settings.clock == "event" else None
@@ -135,7 +91,7 @@ class Session:
         self._report_at = 0
         self.span_context: SpanContext | None = None
         """The span context of the current (or last) run; None before the first."""
-        ending.opened(self, provider)
+        ending.opened(self, common.provider)
 
     def begin(self, at_ns: int | None = None) -> None:
         """Open the run that the input announces, if there is one. `at_ns`: nanoseconds since the epoch; None is now."""
@@ -164,6 +120,24 @@ class Session:
                 self._report(at)
         except Exception as error:  # noqa: BLE001 - the boundary
             self._boundary.swallow("feed", error)
+
+    def continuing(self, event: object) -> Continued | None:
+        """What the event that was fed last continued, if that was `event`, and more like it is for `feed_texts`."""
+        return self._tracker.deltas.continuing(event) if type(event) is dict and self._is_plain() else None
+
+    def feed_texts(self, continued: Continued, text: str, times: Sequence[int]) -> None:
+        """Take deltas that differ in nothing but their texts, here as one, from what was fed last (`continuing`)."""
+        try:
+            if self._is_plain():
+                self._tracker.deltas.take_texts(continued, text, times)
+                if times[-1] > self._report_at:
+                    self._report(times[-1])
+        except Exception as error:  # noqa: BLE001 - the boundary
+            self._boundary.swallow("feed", error)
+
+    def _is_plain(self) -> bool:
+        """Whether events are traced as they come, each at the time that is told of it."""
+        return self._continues is self._tracker.continues
 
     def _take(self, event: object, at: int, asked: Callable[[object, int], bool]) -> None:
         """Take what `asked` has not; whether events are held may have changed since then."""
@@ -280,7 +254,6 @@ class Session:
             for entity in reversed(list(self._open)):
                 self._end(entity, at)
             self.presence.leave()
-            self._writer.release()
 
     def forget(self) -> None:
         """In a forked child: the open spans are the parent's, and end there."""
@@ -288,7 +261,6 @@ class Session:
             self._continues, self._held = dropped, None
             self._open.clear()
             self.presence.leave()
-            self._writer.release()
 
     def __del__(self) -> None:
         if hasattr(self, "_ending") and not self._ending.locked():

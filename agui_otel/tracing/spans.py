@@ -55,61 +55,22 @@ class SpanWriter:
         self._metrics = self._all_metrics = metrics
         self._wants_usage = wants_usage
         self._start = Starter(tracer, settings, content, describe)
-        events = SpanEvents(settings, content, metrics)
-        waiting = WaitingEvents(content, metrics, decide, settings.max_paths)
-        agents = self._agents = AgentSpans(self._start, events, waiting, metrics, place=place, heard=heard)
+        self._events = SpanEvents(settings, content, metrics)
+        self._waiting = WaitingEvents(content, metrics, decide, settings.max_paths)
+        self._agents = AgentSpans(self._start, self._events, self._waiting, metrics, place=place, heard=heard)
         self._messages = settings.messages == "spans"
         self._steps = settings.steps == "spans"
-        self._writers: dict[type, Callable[[Any], None]] = {
-            t.Announced: self._announced,
-            t.Linked: self._linked,
-            t.RunEnded: self._run_ended,
-            t.SpawnedBy: agents.spawned,
-            t.LeftOut: events.left_out,
-            t.UsageReported: self._usage,
-            t.StateWritten: events.state,
-            t.Suspended: waiting.suspended,
-            t.InterruptRaised: waiting.interrupt,
-            t.InterruptAnswered: waiting.interrupt_answered,
-            t.Resumes: waiting.resumes,
-            t.Met: self._met,
-            t.ToolCallAnswered: waiting.tool_call_answered,
-            t.Custom: events.custom,
-            t.UnknownEvent: events.unknown,
-            t.MessagesRestated: events.messages,
-            t.Remark: events.remark,
-        }
-        self._openers: dict[type, Callable[[Any], None]] = {
-            Run: agents.open_run,
-            Subagent: agents.open_subagent,
-            ToolCall: self._open_tool,
-            Message: self._open_message,
-            Reasoning: self._open_reasoning,
-            Step: self._open_step,
-        }
-        self._closers: dict[type, Callable[[Any], None]] = {
-            Run: agents.close,
-            Subagent: agents.close,
-            ToolCall: self._close_tool,
-            Message: self._close_streamed,
-            Reasoning: self._close_streamed,
-            Step: self._close_step,
-        }
 
     def write(self, transition: t.Transition) -> None:
         """Write one transition."""
         if isinstance(transition, t.Opened):
             if self._metrics is not self._all_metrics and isinstance(transition.entity, Run):
                 self._record_with(self._all_metrics)
-            self._openers[type(transition.entity)](transition.entity)
+            _OPENERS[type(transition.entity)](self, transition.entity)
         elif isinstance(transition, t.Closed):
-            self._closers[type(transition.entity)](transition.entity)
+            _CLOSERS[type(transition.entity)](self, transition.entity)
         else:
-            self._writers[type(transition)](transition)
-
-    def release(self) -> None:
-        """Nothing is written any more: let go of what refers back to this writer, so that it goes with its stream."""
-        self._writers, self._openers, self._closers = {}, {}, {}
+            _WRITERS[type(transition)](self, transition)
 
     @property
     def common(self) -> Attributes:
@@ -155,9 +116,6 @@ class SpanWriter:
 
     def _linked(self, linked: t.Linked) -> None:
         linked.entity.handle.link(link_to(linked.target))
-
-    def _run_ended(self, ended: t.RunEnded) -> None:
-        self._agents.ended(ended.run)
 
     def _open_tool(self, tool: ToolCall) -> None:
         attributes = self._start.owned(tool.owner, "TOOL")
@@ -278,6 +236,43 @@ class SpanWriter:
                 attributes[s.GEN_AI_USAGE[name]] = count
         name = f"usage {short(usage.model)}" if usage.model is not None else "usage"
         self._start.plain(name, context, attributes, at).end(at)
+
+
+_WRITERS: dict[type, Callable[[SpanWriter, Any], None]] = {
+    t.Announced: SpanWriter._announced,
+    t.Linked: SpanWriter._linked,
+    t.RunEnded: lambda writer, ended: writer._agents.ended(ended.run),
+    t.SpawnedBy: lambda writer, spawned: writer._agents.spawned(spawned),
+    t.LeftOut: lambda writer, left_out: writer._events.left_out(left_out),
+    t.UsageReported: SpanWriter._usage,
+    t.StateWritten: lambda writer, written: writer._events.state(written),
+    t.Suspended: lambda writer, suspended: writer._waiting.suspended(suspended),
+    t.InterruptRaised: lambda writer, raised: writer._waiting.interrupt(raised),
+    t.InterruptAnswered: lambda writer, answered: writer._waiting.interrupt_answered(answered),
+    t.Resumes: lambda writer, resumes: writer._waiting.resumes(resumes),
+    t.Met: SpanWriter._met,
+    t.ToolCallAnswered: lambda writer, answered: writer._waiting.tool_call_answered(answered),
+    t.Custom: lambda writer, custom: writer._events.custom(custom),
+    t.UnknownEvent: lambda writer, unknown: writer._events.unknown(unknown),
+    t.MessagesRestated: lambda writer, restated: writer._events.messages(restated),
+    t.Remark: lambda writer, remark: writer._events.remark(remark),
+}
+_OPENERS: dict[type, Callable[[SpanWriter, Any], None]] = {
+    Run: lambda writer, run: writer._agents.open_run(run),
+    Subagent: lambda writer, subagent: writer._agents.open_subagent(subagent),
+    ToolCall: SpanWriter._open_tool,
+    Message: SpanWriter._open_message,
+    Reasoning: SpanWriter._open_reasoning,
+    Step: SpanWriter._open_step,
+}
+_CLOSERS: dict[type, Callable[[SpanWriter, Any], None]] = {
+    Run: lambda writer, run: writer._agents.close(run),
+    Subagent: lambda writer, subagent: writer._agents.close(subagent),
+    ToolCall: SpanWriter._close_tool,
+    Message: SpanWriter._close_streamed,
+    Reasoning: SpanWriter._close_streamed,
+    Step: SpanWriter._close_step,
+}
 
 
 def _tool_span_name(tool: ToolCall) -> str:

@@ -361,7 +361,7 @@ def test_a_defect_of_ours_costs_the_trace_only(watched: Watched, heard: Alarm, m
         raise ZeroDivisionError
 
     monkeypatch.setattr("agui_otel.attach.exchange._is_agui", fail)
-    monkeypatch.setattr("opentelemetry.propagate.extract", fail)
+    monkeypatch.setattr("agui_otel.attach.headers._extract", fail)
     with serving(streaming([sse(WHOLE)]), watched) as port:
         assert sse(WHOLE) == ask(port).body
     assert not Boundary.strict

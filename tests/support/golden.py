@@ -22,7 +22,8 @@ from agui_otel.protocol.events import parse
 from agui_otel.testing import Captured, capture
 from agui_otel.tracing.background import settle
 from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 
 STREAMS = Path(__file__).parents[1] / "fixtures" / "streams"
 

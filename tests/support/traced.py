@@ -18,7 +18,8 @@ from agui_otel.testing import Captured, capture, span_tree
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.ending import Reason
 from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 from tests.support.wire import Part, flat
 
 START = 1_767_225_600_000_000_000

@@ -20,7 +20,8 @@ from agui_otel.testing import Captured, capture
 from agui_otel.tracing import background, boundary, holding
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.memory import InProcessMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 from tests.support.wire import finished, flat, given, result, started, text, tool
 
 LONG = 30.0
@@ -200,7 +201,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 from agui_otel.config import Settings
 from agui_otel.attach.stream import observed
 from agui_otel.tracing.memory import InProcessMemory
-from agui_otel.tracing.session import Observer
+from agui_otel.tracing.observer import Observer
 from tests.support.wire import finished, started
 def forever(*_): threading.Event().wait()
 class Hung(InProcessMemory):

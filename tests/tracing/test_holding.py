@@ -24,8 +24,9 @@ from agui_otel.testing import Captured, capture
 from agui_otel.tracing import background, boundary, holding
 from agui_otel.tracing.boundary import Boundary
 from agui_otel.tracing.memory import ThreadMemory
+from agui_otel.tracing.observer import Observer
 from agui_otel.tracing.redis_memory import RedisMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.session import Session
 from agui_otel.tracing.sqlite_memory import SQLiteMemory
 from tests.support import golden
 from tests.support.stores import SHARED, RedisServer, opened

@@ -25,7 +25,8 @@ from agui_otel.protocol.thread import (
 from agui_otel.testing import capture
 from agui_otel.tracing import background
 from agui_otel.tracing.memory import InProcessMemory, ThreadMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 from agui_otel.tracing.sqlite_memory import SQLiteMemory
 from tests.support.wire import flat, interrupted, started, subagent, suspended, tool
 

@@ -11,7 +11,8 @@ from agui_otel import Settings
 from agui_otel.protocol.events import Unreadable
 from agui_otel.testing import capture
 from agui_otel.tracing.memory import InProcessMemory
-from agui_otel.tracing.session import Observer, Session
+from agui_otel.tracing.observer import Observer
+from agui_otel.tracing.session import Session
 from tests.support.traced import seconds, trace
 from tests.support.wire import (
     answers,
