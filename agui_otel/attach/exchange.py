@@ -242,7 +242,7 @@ class Exchange:
         self._hear(payloads, at)
         if whole and len(payloads) == 1 and self.session is not None:
             continued = self.session.continuing(payloads[0])
-            if continued is not None:
+            if continued is not None and decoder.between:
                 self._repeats.learn(chunk, continued)
                 return
         if payloads or not decoder.between:

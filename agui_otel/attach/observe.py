@@ -140,6 +140,7 @@ def _resolved(how: Observer) -> Observer:
     elif handle is None or not handle.exports_to_phoenix:
         say_what_is_left_out(how.settings)
     if handle is None:
+        how.derived.pop(_resolved, None)
         return how
     known: Handle | None
     resolved: Observer

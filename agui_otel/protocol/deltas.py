@@ -71,8 +71,11 @@ class Deltas:
 
     def continuing(self, raw: Mapping[str, Any]) -> Continued | None:
         """What the last event continued, if that was `raw`, and a plain delta: it holds as ``ready`` does."""
-        lane = self._lanes.get(raw["type"])
-        continued = self.ready.get(raw[lane.key]) if lane is not None else None
+        try:
+            lane = self._lanes.get(raw["type"])
+            continued = self.ready.get(raw[lane.key]) if lane is not None else None
+        except (KeyError, TypeError):  # no delta, or one without an id
+            return None
         return continued if continued is not None and continued[0] is lane else None
 
     def take_texts(self, continued: Continued, text: str, times: Sequence[int]) -> None:

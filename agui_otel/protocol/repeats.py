@@ -105,9 +105,9 @@ class Repeats:
         return True
 
     def tell(self) -> Iterator[tuple[Continued, str, list[int]]]:
-        """What is to be told: of each thing the texts as one, and when each was there."""
-        for form in self._forms.values():
-            if form.continued is not None and form.times:
+        """What is to be told: of each thing the texts as one, and when each was there. What came last comes last."""
+        for form in sorted((form for form in self._forms.values() if form.times), key=_came_last):
+            if form.continued is not None:
                 texts, times = form.texts, form.times
                 form.texts, form.times = [], []
                 yield form.continued, from_json(b'"' + b"".join(texts) + b'"', cache_strings="none"), times
@@ -130,6 +130,9 @@ class Repeats:
                     self._forms = {}
                 self._key = key
                 form = self._forms[begin] = _Form(begin, end)
+            for other in self._forms.values():  # one form a thing: the order of its texts is that of its form's
+                if other.continued is not None and other.continued[1] is continued[1]:
+                    other.continued = None
             form.continued = continued
             self._last = form
             return
@@ -140,6 +143,10 @@ class Repeats:
             self._last = None
             for form in self._forms.values():
                 form.continued = None
+
+
+def _came_last(form: _Form) -> int:
+    return form.times[-1]
 
 
 def _is_form(begin: bytes, end: bytes) -> bool:
@@ -153,6 +160,7 @@ def _is_form(begin: bytes, end: bytes) -> bool:
         len(line) <= MAX_FORM_BYTES
         and b"\n" not in line
         and b"\r" not in line
-        and b"\\" not in end
-        and b'"delta"' not in end
+        and b"\\" not in line
+        and line.count(b'"delta"') == 1
+        and line.count(b"{") == 1
     )

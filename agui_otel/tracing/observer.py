@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from opentelemetry.metrics import MeterProvider, get_meter_provider
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, get_meter_provider
 from opentelemetry.trace import TracerProvider, get_tracer_provider
 
 from agui_otel.config import Settings
@@ -20,7 +20,7 @@ from agui_otel.tracing.ending import tracer_of
 from agui_otel.tracing.host import guarded_decision, guarded_verdict
 from agui_otel.tracing.inside import watch_inside
 from agui_otel.tracing.memory import ThreadMemory
-from agui_otel.tracing.metrics import instruments
+from agui_otel.tracing.metrics import NO_METRICS, instruments
 from agui_otel.tracing.remembering import memory_of
 
 
@@ -53,7 +53,9 @@ class Observer:
         meters = self._meters()
         common: Common | None = self.derived.get(Common)
         if common is None or common.provider is not provider or common.meters is not meters:
-            common = self.derived[Common] = Common(self, provider, meters)
+            common = Common(self, provider, meters)
+            if not common.lacks_metrics:
+                self.derived[Common] = common
         return common
 
     def _meters(self) -> MeterProvider | None:
@@ -75,6 +77,8 @@ class Common:
         self.metrics = metrics = instruments(
             observer.meter_provider, max_names=settings.max_names, enabled=settings.metrics
         )
+        self.lacks_metrics = metrics is NO_METRICS and settings.metrics and not isinstance(meters, NoOpMeterProvider)
+        """Whether the provider could not make the instruments; it may the next time."""
         self.boundary = boundary = Boundary(metrics)
         self.content = content_of(
             settings, observer.phoenix, observer.redact, on_error=partial(metrics.observer_error, "redact")

@@ -15,7 +15,7 @@ from opentelemetry.context import Context
 
 from agui_otel.attach import exchange as module
 from agui_otel.attach.exchange import MAX_WAITING, MAX_WAITING_BYTES, Exchange
-from agui_otel.protocol.repeats import MAX_FORMS, Repeats
+from agui_otel.protocol.repeats import MAX_FORMS
 from agui_otel.testing import capture
 from agui_otel.tracing.memory import InProcessMemory
 from agui_otel.tracing.observer import Observer
@@ -125,10 +125,10 @@ def test_waiting_changes_no_trace(name: str) -> None:
 
 
 def plainly_traced(parts: Sequence[bytes], times: Sequence[int], asked: Any = INPUT, media: str = SSE) -> str:
-    """What is recorded where nothing waits, and no delta is known by another."""
+    """What is recorded where nothing waits, and what the decoder makes is what the session gets."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "MAX_WAITING", 0)
-        patched.setattr(Repeats, "learn", lambda *_: None)
+        patched.setattr(Exchange, "_read", lambda self, decoder, chunk, at: self._hear(decoder.feed(chunk), at))
         waited, plain = traced(parts, times, asked, media)
     assert 0 == waited
     return plain
@@ -190,6 +190,9 @@ ODD = st.sampled_from(
         b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"a\nb"}\n\n',
         b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x","delta":"y"}\n\n',
         b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x"}\n\ndata: ',
+        b'data: {"type":"TEXT_MESSAGE_CONTENT","delta":"x"}\n\n',
+        b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":["a"],"delta":"x"}\n\n',
+        b'data: {"type":"TEXT_MESSAGE_CONTENT","type":["a"],"messageId":"a","delta":"x"}\n\n',
         b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"a","delta":"x","messageId":"delta"}\n\n',
     ]
 )  # fmt: skip
@@ -200,6 +203,12 @@ A = BEGIN + b'Hello"}\n\n'
 B = A.replace(b'"a"', b'"b"')
 PING = b": ping\n\n"
 """What waits is read when this comes: what comes after it waits on its own."""
+
+ONE = BEGIN + b'1"}\n\n'
+SPACED = b'data: {"type": "TEXT_MESSAGE_CONTENT", "messageId": "a", "delta": "2"}\n\n'
+TAGGED = b'data: {"type":"TEXT_MESSAGE_CONTENT","subagentRunId":"s","messageId":"a","delta":"3"}\n\n'
+END = b'data: {"type":"TEXT_MESSAGE_END","messageId":"a"}\n\n'
+"""One message, written in several ways."""
 
 ODD_TEXTS = st.sampled_from(
     [
@@ -265,6 +274,18 @@ def test_whatever_comes_waiting_changes_no_trace(pieces: list[bytes], media: str
     "pieces",
     [
         [A, B, A, A],
+        [A, B, B, A],
+        [A.replace(b'"messageId":"a",', b""), A, A],
+        [A.replace(b'"a"', b"[1]"), A, A],
+        [PING, A + b"data: ", A, A],
+        [SPACED, PING, ONE, SPACED, ONE, SPACED, END],
+        [TAGGED, PING, ONE, TAGGED, ONE, ONE, TAGGED, END],
+        [
+            A.replace(b'"messageId":"a"', b'"messageId":{"delta":"x"},"messageId":"a"').replace(
+                b'"delta":"H', b'"delta": "H'
+            )
+        ]
+        * 4,
         [B, A, A, A],
         [A, A, A, BEGIN + b'Hello"} \n', b"\n", A],
         [A, A, A + A, A],
@@ -282,6 +303,25 @@ def test_what_is_nearly_a_repetition(pieces: list[bytes]) -> None:
     parts = [*(sse([event]) for event in start), A, PING, *pieces]
     times = [7 * MS * number for number in range(len(parts))]
     assert plainly_traced(parts, times) == traced(parts, times)[1]
+
+
+def test_texts_of_one_subagent() -> None:
+    """It was heard last when the last of them was: where it never ended, it ends then."""
+    start = [
+        HALF[0],
+        {"type": "SUBAGENT_STARTED", "subagentRunId": "s", "subagentName": "writer"},
+        *(
+            {"type": "TEXT_MESSAGE_START", "messageId": ident, "role": "assistant", "subagentRunId": "s"}
+            for ident in "ab"
+        ),
+    ]
+    end = [{"type": "RUN_FINISHED", "threadId": HALF[0]["threadId"], "runId": HALF[0]["runId"]}]
+    tagged = [piece.replace(b'"messageId"', b'"subagentRunId":"s","messageId"') for piece in (A, B)]
+    for order in ((0, 1, 0, 1, 1, 0), (1, 0, 1, 0, 0, 1)):
+        pieces = [tagged[0], tagged[1], PING, *(tagged[which] for which in order)]
+        parts = [*(sse([event]) for event in start), *pieces, *(sse([event]) for event in end)]
+        times = [7 * MS * number for number in range(len(parts))]
+        assert plainly_traced(parts, times) == traced(parts, times)[1]
 
 
 def test_many_streams_at_once() -> None:

@@ -60,13 +60,18 @@ def test_nothing_else_is_left_out(text: bytes) -> None:
         assert not told or any("\ud800" <= char <= "\udfff" or ord(char) > 0xFFFF or char == "\x7f" for char in told)
 
 
+def continuing(entity: int) -> Continued:
+    """What stands for what a delta continues: who it is."""
+    return cast(Continued, (None, entity, None, None))
+
+
 def test_a_large_form_is_not_kept() -> None:
     """What deltas are recognised by is bounded: of those with an endless id each is read."""
     for size, known in ((MAX_FORM_BYTES // 2, True), (MAX_FORM_BYTES, False)):
         event = {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m" * size, "delta": "Hello"}
         chunk = f"data: {json.dumps(event)}\n\n".encode()
         repeats = Repeats(1_000_000)
-        repeats.learn(chunk, cast("Continued", object()))
+        repeats.learn(chunk, continuing(1))
         assert known is repeats.take(chunk, 0)
 
 
@@ -75,13 +80,13 @@ def test_what_continues_nothing_any_more() -> None:
     one, other = (
         f'data: {{"type":"TEXT_MESSAGE_CONTENT","messageId":"{ident}","delta":"Hello"}}\n\n'.encode() for ident in "ab"
     )
-    repeats, continued = Repeats(1_000_000), cast("Continued", object())
-    repeats.learn(one, continued)
-    repeats.learn(other, continued)
+    repeats = Repeats(1_000_000)
+    repeats.learn(one, continuing(1))
+    repeats.learn(other, continuing(2))
     assert repeats.take(one, 0)
     list(repeats.tell())
     repeats.forget()
-    repeats.learn(one, continued)
+    repeats.learn(one, continuing(1))
     assert not repeats.take(other, 0)
     assert not repeats.take(one[:-1], 0)
     assert repeats.take(one, 0)
