@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.support import services
-from tests.support.servers import eventually, free_port
+from tests.support.servers import answer_of, eventually, free_port
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGURATIONS = REPOSITORY / "collector"
@@ -148,14 +147,8 @@ class Collector:
                 yield Series(name, dict(_LABEL.findall(labels or "")), float(value), linked)
 
     def _is_ready(self) -> bool:
-        try:
-            with urlopen(f"http://{self.address('health')}", timeout=2) as answer:
-                return bool(json.load(answer)["status"] == "Server available")
-        except HTTPError as error:
-            error.close()
-        except OSError:
-            pass
-        return False
+        answer = answer_of(f"http://{self.address('health')}")
+        return answer is not None and json.loads(answer)["status"] == "Server available"
 
     def _signal(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 from tests.support import services
-from tests.support.servers import free_port, in_background
+from tests.support.servers import answer_of, free_port, in_background
 
 ROOT = Path(__file__).parents[2]
 ALERTS = ROOT / "collector" / "alerts"
@@ -83,14 +82,7 @@ def process(command: Sequence[str | Path], log: Path, ready: str, environment: M
 
 def _answers(running: subprocess.Popen[bytes], url: str, log: Path) -> bool:
     assert running.poll() is None, log.read_text("utf-8", "replace")[-3000:]
-    try:
-        with _direct.open(url, timeout=2) as answer:
-            return bool(answer.status < 400)
-    except HTTPError as error:
-        error.close()
-    except OSError:
-        pass
-    return False
+    return answer_of(url) is not None
 
 
 @dataclass

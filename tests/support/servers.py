@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from socketserver import BaseServer
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 import anyio
 import uvicorn
@@ -127,6 +129,21 @@ def eventually(holds: Callable[[], bool], seconds: float = 10.0) -> None:
     while not holds():
         assert time.monotonic() < until, "it never came to hold"
         time.sleep(0.005)
+
+
+def answer_of(url: str) -> bytes | None:
+    """What a server on this machine answers with a status below 400; None where it does not yet."""
+    try:
+        with _direct.open(url, timeout=2) as answer:
+            return bytes(answer.read())
+    except HTTPError as error:
+        error.close()
+    except OSError:
+        pass
+    return None
+
+
+_direct = build_opener(ProxyHandler({}))
 
 
 def free_port() -> int:
