@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import SystemRandom
 from socketserver import BaseServer
 from typing import Any
 from urllib.error import HTTPError
@@ -147,10 +148,21 @@ _direct = build_opener(ProxyHandler({}))
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """A TCP port of this machine that nobody has.
+
+    It is below those that systems give to clients' connections, so that none of these has it when a server asks for it.
+    """
+    while True:
+        port = _chance.randrange(10_000, 32_768)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+_chance = SystemRandom()  # a seed would have all workers choose the same
 
 
 def listens(port: int) -> bool:
